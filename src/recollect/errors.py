@@ -1,0 +1,97 @@
+"""Every error Recollect raises on purpose.
+
+RecollectError
+├── InvalidInput          what was given cannot be used; the message says what to change
+│   ├── InvalidText       empty, too long, or holding characters no store can keep
+│   ├── InvalidFilter     an unknown field, operator or a value of the wrong kind
+│   └── InvalidSettings   a setting, a file of settings or a preset is wrong
+├── NotFound              no such thing for this user; a foreign id answers the same
+├── Conflict              someone else changed it first, or it would break a promise
+│   └── IdempotencyReuse  the same idempotency key came with another request
+├── Unsupported           this backend does not claim that ability
+├── Unavailable           a part we depend on cannot serve now           (retryable)
+│   ├── StoreUnavailable  the ledger cannot be reached or opened         (retryable)
+│   │   ├── StoreBusy     other writers held the ledger for too long     (retryable)
+│   │   └── DiskFull      no space left for the ledger                   (retryable)
+│   └── ModelUnavailable  an embedder, reranker or LLM does not answer   (retryable)
+├── StoreCorrupt          the ledger's file is damaged
+├── StoreTooNew           the ledger was written by a newer Recollect
+└── MissingExtra          an optional part is not installed; the message has the pip line
+
+A library's own exceptions are translated in the one file that imports the library.
+"""
+
+
+class RecollectError(Exception):
+    """The root of the tree: catch it to catch everything Recollect raises on purpose."""
+
+    retryable = False
+
+
+class InvalidInput(RecollectError):
+    """What was given cannot be used."""
+
+
+class InvalidText(InvalidInput):
+    """The text is empty, too long, or holds characters no store can keep."""
+
+
+class InvalidFilter(InvalidInput):
+    """The filter names an unknown field or operator, or compares with the wrong kind of value."""
+
+
+class InvalidSettings(InvalidInput):
+    """A setting, a settings file or a preset is wrong."""
+
+
+class NotFound(RecollectError):
+    """There is no such thing for this user. Ids of other users answer exactly alike."""
+
+
+class Conflict(RecollectError):
+    """Someone else changed it first, or the change would break a promise of the ledger."""
+
+
+class IdempotencyReuse(Conflict):
+    """The same idempotency key came with a different request."""
+
+
+class Unsupported(RecollectError):
+    """This backend does not claim that ability."""
+
+
+class Unavailable(RecollectError):
+    """A part we depend on cannot serve now; trying again later can help."""
+
+    retryable = True
+
+
+class StoreUnavailable(Unavailable):
+    """The ledger cannot be reached or opened."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Other writers held the ledger for longer than we are willing to wait."""
+
+
+class DiskFull(StoreUnavailable):
+    """There is no space left for the ledger."""
+
+
+class ModelUnavailable(Unavailable):
+    """An embedder, reranker or LLM did not answer in time, or answered nonsense."""
+
+
+class StoreCorrupt(RecollectError):
+    """The ledger's file is damaged."""
+
+
+class StoreTooNew(RecollectError):
+    """The ledger was written by a newer version of Recollect."""
+
+
+class MissingExtra(RecollectError):
+    """An optional part is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional part: pip install 'recollect[{extra}]'")

@@ -1,0 +1,1 @@
+"""The one source of truth: what is kept, transactional, with its history."""

@@ -1,0 +1,235 @@
+"""What a batch of changes comes to, worked out before anything is written.
+
+Pure: every ledger loads what the batch touches, asks `plan`, and writes the plan in one transaction. So all of
+them agree on versions, on what counts as the same memory, and on what history says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+
+from recollect.errors import Conflict, InvalidInput, NotFound
+from recollect.ledger.fields import UPDATABLE, from_plain
+from recollect.model.change import Add, Change, Entry, Forget, Outcome, Restore, Supersede, Update, Verb
+from recollect.model.memory import MemoryRecord, Status
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+Fingerprint: TypeAlias = tuple[str, str]
+Slot: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Known:
+    """What the ledger holds of what the batch touches; the plan keeps it up to date as it goes."""
+
+    by_id: dict[str, MemoryRecord] = field(default_factory=dict)
+    by_fingerprint: dict[Fingerprint, MemoryRecord] = field(default_factory=dict)
+    by_slot: dict[Slot, MemoryRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Revert:
+    """Give fields the values they had before a line of history."""
+
+    id: str
+    fields: Mapping[str, Any]
+    undoes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of history to be written."""
+
+    memory_id: str
+    verb: Verb
+    version: int
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
+    undoes: int | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to write: new records, changed ones, vectors, lines of history; and what to tell the caller."""
+
+    at: datetime
+    known: Known
+    added: dict[str, MemoryRecord] = field(default_factory=dict)
+    changed: dict[str, MemoryRecord] = field(default_factory=dict)
+    originals: dict[str, MemoryRecord] = field(default_factory=dict)
+    vectors: dict[str, Vector] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.lines
+
+
+def fingerprint_of(record: MemoryRecord) -> Fingerprint | None:
+    """What no two active memories of a user may share: the same words in the same place."""
+    return (record.place, record.fingerprint) if record.fingerprint else None
+
+
+def slot_of(record: MemoryRecord) -> Slot | None:
+    """Where a keyed fact lives; it has one active value."""
+    return (record.place, str(record.category), record.key) if record.key is not None else None
+
+
+def plan(changes: Sequence[Change | Revert], known: Known, *, at: datetime) -> Plan:
+    """Work out the changes in order against what is known."""
+    result = Plan(at=at, known=known)
+    for change in changes:
+        result.outcomes.append(_step(result, change))
+    return result
+
+
+def _step(plan: Plan, change: Change | Revert) -> Outcome:
+    match change:
+        case Add():
+            return _add(plan, change.record, change.vector)
+        case Update():
+            fields = from_plain(_updatable(change.fields))
+            return _edit(plan, change.id, fields, Verb.UPDATE, expected=change.expected_version, vector=change.vector)
+        case Forget():
+            return _edit(plan, change.id, {"status": Status.FORGOTTEN}, Verb.FORGET, expected=change.expected_version)
+        case Restore():
+            fields = {"status": Status.ACTIVE, "superseded_by": None, "valid_to": None}
+            return _edit(plan, change.id, fields, Verb.RESTORE, expected=change.expected_version)
+        case Supersede():
+            return _supersede(plan, change)
+        case Revert():
+            return _edit(plan, change.id, from_plain(change.fields), Verb.UNDO, undoes=change.undoes)
+        case _:
+            assert_never(change)
+
+
+def _updatable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    wrong = set(fields) - UPDATABLE
+    if wrong:
+        raise InvalidInput(f"cannot update {', '.join(sorted(wrong))}; these can be: {', '.join(sorted(UPDATABLE))}")
+    return fields
+
+
+def _add(plan: Plan, record: MemoryRecord, vector: Vector | None) -> Outcome:
+    same = plan.known.by_id.get(record.id)
+    mark, slot = fingerprint_of(record), slot_of(record)
+    if same is None and record.status is Status.ACTIVE:
+        same = plan.known.by_fingerprint.get(mark) if mark else None
+        held = plan.known.by_slot.get(slot) if slot else None
+        if same is None and held is not None:
+            raise Conflict(
+                f"{record.category} {record.key!r} already has the value of memory {held.id}; supersede it"
+            )
+    if same is not None:
+        return Outcome(Verb.ADD, same, changed=False)
+    plan.added[record.id] = record
+    if vector is not None:
+        plan.vectors[record.id] = vector
+    _remember(plan.known, record)
+    plan.lines.append(Line(record.id, Verb.ADD, record.version, None, {"status": record.status}))
+    return Outcome(Verb.ADD, record)
+
+
+def _edit(
+    plan: Plan,
+    id: str,
+    fields: Mapping[str, Any],
+    verb: Verb,
+    *,
+    expected: int | None = None,
+    vector: Vector | None = None,
+    undoes: int | None = None,
+) -> Outcome:
+    record = _current(plan.known, id, expected)
+    after = {name: value for name, value in fields.items() if getattr(record, name) != value}
+    if not after:
+        return Outcome(verb, record, changed=False)
+    before = {name: getattr(record, name) for name in after}
+    edited = replace(record, **after, updated_at=plan.at, version=record.version + 1)
+    _forget_marks(plan.known, record)
+    _remember(plan.known, edited)
+    if id in plan.added:
+        plan.added[id] = edited
+    else:
+        plan.originals.setdefault(id, record)
+        plan.changed[id] = edited
+    if vector is not None:
+        plan.vectors[id] = vector
+    plan.lines.append(Line(id, verb, edited.version, before, after, undoes))
+    return Outcome(verb, edited)
+
+
+def _supersede(plan: Plan, change: Supersede) -> Outcome:
+    old = _current(plan.known, change.id, change.expected_version)
+    # The old one steps aside first: a key can have one active value at any moment.
+    ending = {"status": Status.SUPERSEDED, "valid_to": change.record.valid_from or plan.at}
+    _forget_marks(plan.known, old)
+    new = _add(plan, change.record, change.vector).record
+    if new.id == old.id:
+        raise Conflict(f"memory {old.id} cannot supersede itself")
+    _edit(plan, old.id, {**ending, "superseded_by": new.id}, Verb.SUPERSEDE)
+    return Outcome(Verb.SUPERSEDE, new)
+
+
+def _current(known: Known, id: str, expected: int | None) -> MemoryRecord:
+    record = known.by_id.get(id)
+    if record is None:
+        raise NotFound(f"no memory {id}")
+    if expected is not None and record.version != expected:
+        raise Conflict(f"memory {id} is at version {record.version}, not {expected}: read it again and retry")
+    return record
+
+
+def _remember(known: Known, record: MemoryRecord) -> None:
+    known.by_id[record.id] = record
+    if record.status is not Status.ACTIVE:
+        return
+    mark, slot = fingerprint_of(record), slot_of(record)
+    if mark and known.by_fingerprint.setdefault(mark, record).id != record.id:
+        raise Conflict(f"memory {known.by_fingerprint[mark].id} already says the same; forget it first")
+    if slot and known.by_slot.setdefault(slot, record).id != record.id:
+        raise Conflict(f"memory {known.by_slot[slot].id} already holds {record.key!r}; forget it first")
+
+
+def _forget_marks(known: Known, record: MemoryRecord) -> None:
+    for marks, mark in ((known.by_fingerprint, fingerprint_of(record)), (known.by_slot, slot_of(record))):
+        if mark and mark in marks and marks[mark].id == record.id:  # type: ignore[index]
+            del marks[mark]  # type: ignore[arg-type]
+
+
+def reverts(entry: Entry, batch: Sequence[Entry], now: Mapping[str, MemoryRecord]) -> list[Revert]:
+    """What takes back a line of history; a superseding is taken back together with what it brought in."""
+    replacement = entry.after.get("superseded_by") if entry.verb is Verb.SUPERSEDE else entry.memory_id
+    together = [
+        line
+        for line in batch
+        if line.id == entry.id
+        or (line.verb is Verb.ADD and line.memory_id == replacement)
+        or (line.verb is Verb.SUPERSEDE and line.after.get("superseded_by") == replacement)
+    ]
+    if entry.verb not in (Verb.ADD, Verb.SUPERSEDE):
+        together = [entry]
+    # What was brought in goes first, so that the old value finds its key free.
+    together.sort(key=lambda line: line.verb is not Verb.ADD)
+    return [_revert(line, now) for line in together]
+
+
+def _revert(entry: Entry, now: Mapping[str, MemoryRecord]) -> Revert:
+    record = now.get(entry.memory_id)
+    if record is None:
+        raise NotFound(f"no memory {entry.memory_id}")
+    before = {"status": Status.FORGOTTEN} if entry.before is None else entry.before
+    for name, value in from_plain(entry.after).items():
+        if getattr(record, name) != value:
+            raise Conflict(
+                f"change {entry.id} cannot be undone: {name} of memory {record.id} was changed again since; "
+                f"undo the later change first (see its history)"
+            )
+    return Revert(entry.memory_id, before, undoes=entry.id)

@@ -1,0 +1,187 @@
+"""What a ledger is. Three keep this promise: in memory, SQLite, PostgreSQL; `recollect.testing` proves it.
+
+A scope is the first argument of every read and write. Rows are handed to an index by their number, `row`:
+it is given once, never used again, and means nothing outside the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from recollect.model.change import Applied, By, Change, Entry, Once
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import Filter, Listing
+from recollect.model.result import Page
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation, Turn
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from recollect.model.change import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Rows with a score each, from 0 to 1, in no order."""
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A memory with its row, as reads for ranking give it."""
+
+    row: int
+    record: MemoryRecord
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """What an index holds of one memory: where it lives, how it stands, and its vector if it has one."""
+
+    row: int
+    place: str
+    status: str
+    vector: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """How often a user's memories were changed; `epoch` moves when rows were erased."""
+
+    number: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """A memory that has no vector of the model asked for."""
+
+    row: int
+    user: str
+    content: str
+
+
+class Ledger(Protocol):
+    """Keeps memories, turns and their history; what it acknowledged is on disk."""
+
+    # Writing ---------------------------------------------------------------------------------------
+
+    async def apply(self, scope: Scope, changes: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
+        """Make all of the changes or none, with their history."""
+        ...
+
+    async def undo(self, scope: Scope, entry_id: int, *, by: By) -> Applied:
+        """Take back what one line of history did."""
+        ...
+
+    async def append(
+        self, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
+    ) -> tuple[Turn, ...]:
+        """Add to a session's log, in order; gives the turns back with their positions."""
+        ...
+
+    async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
+        """Count an access of each memory; no history, no new version."""
+        ...
+
+    # Reading ---------------------------------------------------------------------------------------
+
+    async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
+        """The user's memories of these ids, in their order; ids that are not theirs are left out."""
+        ...
+
+    async def find(self, scope: Scope, listing: Listing) -> Page:
+        """Some of the memories in the scope, in order of their ids, and where to go on."""
+        ...
+
+    async def count(self, scope: Scope, listing: Listing) -> int:
+        """How many memories the listing has in all; limit and cursor do not matter."""
+        ...
+
+    async def history(
+        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+    ) -> list[Entry]:
+        """What happened to one memory, or to all of the scope's, newest first."""
+        ...
+
+    async def entry(self, scope: Scope, entry_id: int) -> Entry:
+        """One line of history."""
+        ...
+
+    async def conversation(self, scope: Scope) -> Conversation:
+        """The state of the scope's session."""
+        ...
+
+    async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
+        """What was said in the scope's session, in order, after a position."""
+        ...
+
+    async def users(self) -> list[str]:
+        """Everyone who has ever written, in order."""
+        ...
+
+    # Finding ---------------------------------------------------------------------------------------
+
+    async def lexical(self, scope: Scope, text: str) -> Scored:
+        """Every row of the user that shares a term with the text; 1 is the best a row could be."""
+        ...
+
+    async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
+        """The memories of those rows that the scope can see, are active and pass the filter."""
+        ...
+
+    async def matching(self, scope: Scope, filter: Filter) -> Sequence[int]:
+        """Every row the scope can see that is active and passes the filter."""
+        ...
+
+    # For indexes -----------------------------------------------------------------------------------
+
+    async def revision(self, user: str) -> Revision:
+        """The user's current revision; cheap, asked before every search."""
+        ...
+
+    async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
+        """What changed since a revision, and the revision that is, read at one moment."""
+        ...
+
+    async def unembedded(self, model: EmbeddingModel, *, limit: int, after: int = 0) -> list[Unembedded]:
+        """Memories that still lack a vector of this model, in order of their rows."""
+        ...
+
+    async def embed(self, model: EmbeddingModel, vectors: Mapping[int, Vector], *, user: str) -> None:
+        """Keep vectors for rows of one user."""
+        ...
+
+    async def models(self) -> dict[EmbeddingModel, int]:
+        """Which models there are vectors of, and how many."""
+        ...
+
+    async def drop_model(self, model: EmbeddingModel) -> None:
+        """Remove all vectors of a model."""
+        ...
+
+    # Upkeep ----------------------------------------------------------------------------------------
+
+    async def stats(self, user: str | None = None) -> Mapping[str, int]:
+        """Counts: memories by status, turns, conversations, history, bytes."""
+        ...
+
+    async def check(self) -> list[str]:
+        """What is wrong with the store, a sentence each; nothing wrong is an empty list."""
+        ...
+
+    async def rebuild_terms(self, progress: Callable[[int], None] = ...) -> None:
+        """Make the full text anew from the memories; `progress` is told how many rows are done."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything."""
+        ...

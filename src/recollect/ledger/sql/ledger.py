@@ -1,0 +1,129 @@
+"""SqlLedger: the promise of `Ledger`, kept by the body of SQL on some engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
+from recollect.ledger.sql import changes, history, memories, terms, turns, upkeep, vectors
+from recollect.ledger.sql.migrate import migrate
+from recollect.ledger.sql.tx import Engine
+from recollect.ledger.terms import TERMS_VERSION
+from recollect.model.change import Applied, By, Change, Entry, Once
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import Filter, Listing
+from recollect.model.result import Page
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation, Turn
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+
+class SqlLedger:
+    """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
+
+    def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
+        self._engine = engine
+        self._writer = changes.Writer(engine, model)
+
+    @classmethod
+    async def open(cls, engine: Engine, model: EmbeddingModel) -> SqlLedger:
+        """Bring the schema up to date; a full text made with other rules is made anew."""
+        ledger = cls(engine, model)
+        try:
+            await migrate(engine)
+            if await engine.read(upkeep.terms_version, quick=True) != str(TERMS_VERSION):
+                await ledger.rebuild_terms()
+        except BaseException:
+            await engine.close()
+            raise
+        return ledger
+
+    async def apply(self, scope: Scope, changes_: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
+        return await self._engine.write(lambda tx: changes.apply(tx, self._writer, scope, changes_, by=by, once=once))
+
+    async def undo(self, scope: Scope, entry_id: int, *, by: By) -> Applied:
+        return await self._engine.write(lambda tx: changes.undo(tx, self._writer, scope, entry_id, by=by))
+
+    async def append(
+        self, scope: Scope, turns_: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
+    ) -> tuple[Turn, ...]:
+        return await self._engine.write(
+            lambda tx: turns.append(tx, self._writer, scope, turns_, vectors=vectors, by=by)
+        )
+
+    async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
+        await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at))
+
+    async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
+        found = await self._engine.read(lambda tx: memories.by_ids(tx, scope, ids), quick=True)
+        return [found[id] for id in ids if id in found]
+
+    async def find(self, scope: Scope, listing: Listing) -> Page:
+        return await self._engine.read(lambda tx: memories.find(tx, scope, listing))
+
+    async def count(self, scope: Scope, listing: Listing) -> int:
+        return await self._engine.read(lambda tx: memories.count(tx, scope, listing))
+
+    async def history(
+        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+    ) -> list[Entry]:
+        return await self._engine.read(
+            lambda tx: history.history(tx, scope, memory_id=memory_id, limit=limit, before=before)
+        )
+
+    async def entry(self, scope: Scope, entry_id: int) -> Entry:
+        return await self._engine.read(lambda tx: history.entry(tx, scope, entry_id), quick=True)
+
+    async def conversation(self, scope: Scope) -> Conversation:
+        return await self._engine.read(lambda tx: turns.conversation(tx, scope), quick=True)
+
+    async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
+        return await self._engine.read(lambda tx: turns.turns(tx, scope, after=after, limit=limit))
+
+    async def users(self) -> list[str]:
+        return await self._engine.read(upkeep.users)
+
+    async def lexical(self, scope: Scope, text: str) -> Scored:
+        return await self._engine.read(lambda tx: terms.lexical(tx, self._engine, scope, text))
+
+    async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
+        return await self._engine.read(lambda tx: memories.fetch(tx, scope, rows, filter), quick=True)
+
+    async def matching(self, scope: Scope, filter: Filter) -> Sequence[int]:
+        return await self._engine.read(lambda tx: memories.matching(tx, scope, filter))
+
+    async def revision(self, user: str) -> Revision:
+        return await self._engine.read(lambda tx: vectors.revision(tx, user), quick=True)
+
+    async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
+        return await self._engine.read(lambda tx: vectors.index_rows(tx, user, model, after))
+
+    async def unembedded(self, model: EmbeddingModel, *, limit: int, after: int = 0) -> list[Unembedded]:
+        return await self._engine.read(lambda tx: vectors.unembedded(tx, model, limit, after))
+
+    async def embed(self, model: EmbeddingModel, vectors_: Mapping[int, Vector], *, user: str) -> None:
+        await self._engine.write(lambda tx: vectors.embed(tx, model, user, vectors_))
+
+    async def models(self) -> dict[EmbeddingModel, int]:
+        return await self._engine.read(vectors.models)
+
+    async def drop_model(self, model: EmbeddingModel) -> None:
+        await self._engine.write(lambda tx: vectors.drop_model(tx, model))
+
+    async def stats(self, user: str | None = None) -> Mapping[str, int]:
+        counts = await self._engine.read(lambda tx: upkeep.stats(tx, user))
+        return counts if user is not None else {**counts, "bytes": await self._engine.size()}
+
+    async def check(self) -> list[str]:
+        return [*await self._engine.check(), *await self._engine.read(upkeep.check)]
+
+    async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
+        await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress))
+
+    async def close(self) -> None:
+        await self._engine.close()

@@ -1,0 +1,98 @@
+"""Reading memories: by id, by listing, by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.ledger.protocol import Numbered
+from recollect.ledger.sql.records import SELECTED, from_row
+from recollect.ledger.sql.tx import Tx
+from recollect.ledger.sql.where import condition, seen_from, within
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import EVERYTHING, Filter, Listing
+from recollect.model.result import Page
+from recollect.model.scope import Scope
+from recollect.model.times import to_micros
+
+
+async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRecord]:
+    """The user's memories of these ids."""
+    if not ids:
+        return {}
+    rows = await tx.rows(
+        f"SELECT {SELECTED} FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
+        {"user": scope.user, "ids": list(dict.fromkeys(ids))},
+    )
+    return {record.id: record for record in map(from_row, rows)}
+
+
+async def find(tx: Tx, scope: Scope, listing: Listing) -> Page:
+    """One page of a listing."""
+    params: dict[str, Any] = {}
+    sql = _listed(tx, scope, listing, params)
+    newest = listing.order == "newest"
+    if listing.cursor is not None:
+        params["at"], params["last"] = read_cursor(listing.cursor)
+        sql += f" AND (created_at, id) {'<' if newest else '>'} (:at, :last)"
+    way = "DESC" if newest else "ASC"
+    params["limit"] = listing.limit + 1
+    rows = await tx.rows(
+        f"SELECT {SELECTED} FROM memories WHERE {sql} ORDER BY created_at {way}, id {way} LIMIT :limit", params
+    )
+    return page_of([from_row(row) for row in rows], listing.limit)
+
+
+async def count(tx: Tx, scope: Scope, listing: Listing) -> int:
+    """How many memories a listing has in all."""
+    params: dict[str, Any] = {}
+    rows = await tx.rows(f"SELECT count(*) FROM memories WHERE {_listed(tx, scope, listing, params)}", params)
+    return int(rows[0][0])
+
+
+def _listed(tx: Tx, scope: Scope, listing: Listing, params: dict[str, Any]) -> str:
+    sql = seen_from(scope, tx.dialect, params) if listing.visible else within(scope, params)
+    if listing.statuses:
+        params["statuses"] = [str(status) for status in listing.statuses]
+        sql += f" AND {tx.dialect.among('status', 'statuses')}"
+    return f"{sql} AND ({condition(listing.filter, tx.dialect, params)})"
+
+
+def page_of(records: list[MemoryRecord], limit: int) -> Page:
+    """A page of at most `limit` records; one more than that says there is a next page."""
+    if len(records) <= limit:
+        return Page(tuple(records))
+    last = records[limit - 1]
+    return Page(tuple(records[:limit]), f"{to_micros(last.created_at)}_{last.id}")
+
+
+def read_cursor(cursor: str) -> tuple[int, str]:
+    """The time and id a cursor stands for."""
+    micros, _, id = cursor.partition("_")
+    try:
+        return int(micros), id
+    except ValueError:
+        raise InvalidInput(f"{cursor!r} is not a cursor; pass the one that came with the page before") from None
+
+
+async def fetch(tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter) -> list[Numbered]:
+    """The memories of those rows that recall may see from the scope and that pass the filter."""
+    params: dict[str, Any] = {"rows": [int(row) for row in rows]}
+    sql = _seen(tx, scope, filter, params)
+    found = await tx.rows(
+        f"SELECT {SELECTED}, row FROM memories WHERE {tx.dialect.among('row', 'rows')} AND {sql}", params
+    )
+    return [Numbered(row[-1], from_row(row[:-1])) for row in found]
+
+
+async def matching(tx: Tx, scope: Scope, filter: Filter) -> list[int]:
+    """Every row recall may see from the scope that passes the filter."""
+    params: dict[str, Any] = {}
+    rows = await tx.rows(f"SELECT row FROM memories WHERE {_seen(tx, scope, filter, params)}", params)
+    return [row[0] for row in rows]
+
+
+def _seen(tx: Tx, scope: Scope, filter: Filter, params: dict[str, Any]) -> str:
+    sql = f"{seen_from(scope, tx.dialect, params)} AND status = 'active'"
+    return sql if filter == EVERYTHING else f"{sql} AND ({condition(filter, tx.dialect, params)})"

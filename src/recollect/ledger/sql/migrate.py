@@ -1,0 +1,89 @@
+"""Numbered migrations: each one is a transaction, so that a kill at any statement leaves the one before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+from recollect.errors import StoreTooNew
+from recollect.ledger.sql.tx import Engine, Tx, one
+from recollect.model.times import now, to_micros
+
+_NAME = re.compile(r"(\d{4})_\w+(?:\.(\w+))?\.sql")
+_META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+
+
+@cache
+def migrations(dialect: str) -> dict[int, tuple[str, ...]]:
+    """The statements of each migration by its number, the shared file before the dialect's own."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for file in (files("recollect.ledger.sql") / "migrations").iterdir():
+        match = _NAME.fullmatch(file.name)
+        if match and match[2] in (None, dialect):
+            found.setdefault(int(match[1]), []).append((match[2] or "", file.read_text(encoding="utf-8")))
+    return {
+        number: tuple(statement for _, text in sorted(found[number]) for statement in _statements(text))
+        for number in sorted(found)
+    }
+
+
+def _statements(text: str) -> Iterator[str]:
+    bare = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+    for statement in re.split(r";\s*$", bare, flags=re.MULTILINE):
+        if statement.strip():
+            yield statement.strip()
+
+
+async def migrate(engine: Engine) -> None:
+    """Bring the store to the newest schema; refuse one from a newer Recollect untouched."""
+    known = migrations(engine.dialect.name)
+    newest = max(known)
+    if await engine.read(_schema) == newest:
+        return
+    for number, statements in known.items():
+
+        async def step(tx: Tx, number: int = number, statements: tuple[str, ...] = statements) -> None:
+            await tx.run(_META, {})
+            current = await _schema(tx)
+            if current > newest:
+                raise StoreTooNew(
+                    f"the ledger has schema {current}, this Recollect knows {newest}: upgrade with "
+                    f"pip install -U recollect; nothing was changed"
+                )
+            # Another process may have done this one while we waited for the lock.
+            if current >= number:
+                return
+            for statement in statements:
+                await tx.run(_filled(statement, engine), {})
+            await set_meta(tx, "schema", str(number))
+            await set_meta(tx, f"schema_{number}_at", str(to_micros(now())))
+
+        await engine.write(step)
+
+
+def _filled(statement: str, engine: Engine) -> str:
+    for word, meaning in engine.dialect.words.items():
+        statement = statement.replace(f"{{{word}}}", meaning)
+    return statement
+
+
+async def _schema(tx: Tx) -> int:
+    exists = await tx.rows(tx.dialect.words["table_exists"], {"name": "meta"})
+    return int(await meta(tx, "schema") or 0) if exists else 0
+
+
+async def meta(tx: Tx, name: str) -> str | None:
+    """A fact the store keeps about itself."""
+    row = await one(tx, "SELECT value FROM meta WHERE name = :name", {"name": name})
+    return row[0] if row else None
+
+
+async def set_meta(tx: Tx, name: str, value: str) -> None:
+    """Keep a fact about the store itself."""
+    await tx.run(
+        "INSERT INTO meta (name, value) VALUES (:name, :value) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        {"name": name, "value": value},
+    )

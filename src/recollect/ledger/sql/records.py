@@ -1,0 +1,116 @@
+"""Memories as rows: an envelope of columns, and a JSON body for the rest."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from recollect.ledger.fields import LISTS
+from recollect.ledger.sql.tx import Row
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.scope import Level, Scope
+from recollect.model.times import from_micros, to_micros
+
+_TIMES = ("created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at")
+_PLAIN = ("id", "content", "importance", "confidence", "access_count", "version")
+_KINDS = ("level", "status", "type", "category")
+_BODY = ("value", "source", "trust", "evidence", "tags", "metadata", "detail", "superseded_by", "prompt_digest")
+_BLANK = {name: MemoryRecord.__dataclass_fields__[name].default for name in _BODY} | {"metadata": {}, "detail": {}}
+
+COLUMNS = (
+    "id", "user_id", "project_id", "session_id", "level", "place", "status", "type", "category", "content",
+    '"key"', "importance", "confidence", *_TIMES, "access_count", "version", "fingerprint", "body",
+)  # fmt: skip
+SELECTED = ", ".join(COLUMNS)
+
+
+def to_row(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
+    """The named parameters that write a record."""
+    row: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
+    row |= {name: str(getattr(record, name)) for name in _KINDS}
+    for name in _TIMES:
+        at = getattr(record, name)
+        row[name] = None if at is None else to_micros(at)
+    return row | {
+        "user_id": record.scope.user,
+        "project_id": record.scope.project,
+        "session_id": record.scope.session,
+        "place": record.place,
+        "key": record.key,
+        "fingerprint": record.fingerprint,
+        "revision": revision,
+        "body": _body(record),
+    }
+
+
+def _body(record: MemoryRecord) -> str:
+    body = {}
+    for name in _BODY:
+        value = getattr(record, name)
+        if value != _BLANK[name]:
+            body[name] = list(value) if name in LISTS else value
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_row(row: Row) -> MemoryRecord:
+    """The record that a row of `SELECTED` columns stands for."""
+    (
+        id, user, project, session, level, _, status, type, category, content, key, importance, confidence,
+        created_at, updated_at, occurred_at, valid_from, valid_to, expires_at, last_accessed_at,
+        access_count, version, _, body,
+    ) = row  # fmt: skip
+    return MemoryRecord(
+        id=id,
+        scope=_scope(user, project, session),
+        level=Level(level),
+        status=Status(status),
+        type=MemoryType(type),
+        category=Category(category),
+        content=content,
+        key=key,
+        importance=importance,
+        confidence=confidence,
+        created_at=from_micros(created_at),
+        updated_at=from_micros(updated_at),
+        occurred_at=_time(occurred_at),
+        valid_from=_time(valid_from),
+        valid_to=_time(valid_to),
+        expires_at=_time(expires_at),
+        last_accessed_at=_time(last_accessed_at),
+        access_count=access_count,
+        version=version,
+        **(_read_body(body) if body != "{}" else {}),
+    )
+
+
+# A page of memories shares a few scopes; checking their ids once is enough.
+_scope = lru_cache(maxsize=4096)(Scope)
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def _read_body(text: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(text)
+    for name in LISTS:
+        if name in body:
+            body[name] = tuple(body[name])
+    if "trust" in body:
+        body["trust"] = Trust(body["trust"])
+    return body
+
+
+INSERT = (
+    f"INSERT INTO memories ({SELECTED}, revision) VALUES "
+    f"({', '.join(':' + name.strip(chr(34)) for name in COLUMNS)}, :revision)"
+)
+UPDATE = (
+    "UPDATE memories SET "
+    + ", ".join(
+        f"{name} = :{name.strip(chr(34))}" for name in (*COLUMNS, "revision") if name not in ("id", "user_id")
+    )
+    + " WHERE user_id = :user_id AND id = :id"
+)

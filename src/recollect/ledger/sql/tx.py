@@ -1,0 +1,121 @@
+"""What the body of SQL asks of a database: a transaction to speak in, and a few words of its dialect.
+
+The body is written once, as coroutines. PostgreSQL really waits in them; SQLite answers at once, so a
+writer thread can run them to the end with `run_now`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from recollect.model.query import Where
+
+T = TypeVar("T")
+Row: TypeAlias = Sequence[Any]
+
+
+class Dialect(Protocol):
+    """Where the databases differ."""
+
+    name: str
+    # The words in {braces} of a migration.
+    words: Mapping[str, str]
+
+    def among(self, column: str, param: str) -> str:
+        """SQL that is true where the column is one of the values of a list parameter."""
+        ...
+
+    def json_test(self, comparison: Where, param: str) -> str:
+        """SQL for a comparison inside the JSON body: tags, evidence, metadata, value, source, trust."""
+        ...
+
+    def contains(self, column: str, param: str) -> str:
+        """SQL that is true where the text holds the parameter, letter by letter."""
+        ...
+
+
+class Tx(Protocol):
+    """One transaction; parameters are named, as in `:user`."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    async def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        """Every row of the answer."""
+        ...
+
+    async def run(self, sql: str, params: Mapping[str, Any]) -> None:
+        """Do it; nothing comes back."""
+        ...
+
+    async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+        """Do it once for each set of parameters."""
+        ...
+
+
+class Terms(Protocol):
+    """Full text as one database does it: rows under terms, and how often a term is in a row."""
+
+    async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        """Index new rows under their words."""
+        ...
+
+    async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        """Forget rows, without a trace; the words must be those they were put under."""
+        ...
+
+    async def weights(self, tx: Tx, word: str) -> tuple[list[int], list[float]]:
+        """The rows under a word, and how much it weighs in each: BM25 without the rarity of the word."""
+        ...
+
+    async def clear(self, tx: Tx) -> None:
+        """Forget all rows."""
+        ...
+
+
+Body: TypeAlias = Callable[[Tx], Awaitable[T]]
+
+
+class Engine(Protocol):
+    """A database that can run the body."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def terms(self) -> Terms: ...
+
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
+        """Run the body on one consistent view; `quick` says that it looks at a handful of rows."""
+        ...
+
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Run the body in a transaction of its own; when this returns it is on disk."""
+        ...
+
+    async def size(self) -> int:
+        """Bytes on disk."""
+        ...
+
+    async def check(self) -> list[str]:
+        """What is wrong with the store, a sentence each."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def run_now(steps: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits to its end."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    steps.close()
+    raise RuntimeError("a step that must answer at once tried to wait")
+
+
+async def one(tx: Tx, sql: str, params: Mapping[str, Any]) -> Row | None:
+    """The first row of the answer, if any."""
+    rows = await tx.rows(sql, params)
+    return rows[0] if rows else None

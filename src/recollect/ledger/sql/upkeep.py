@@ -1,0 +1,95 @@
+"""Looking after the store: counts, checks, access counts, and a full text made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from recollect.ledger.sql.migrate import meta, set_meta
+from recollect.ledger.sql.terms import length_of, words_of
+from recollect.ledger.sql.tx import Engine, Tx, one
+from recollect.ledger.terms import TERMS_VERSION
+from recollect.model.scope import Scope
+from recollect.model.times import to_micros
+
+_REBUILD_ROWS = 1000
+
+
+async def users(tx: Tx) -> list[str]:
+    """Everyone who has written."""
+    return [row[0] for row in await tx.rows("SELECT user_id FROM users ORDER BY user_id", {})]
+
+
+async def touch(tx: Tx, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
+    """Count an access of each memory."""
+    await tx.run(
+        "UPDATE memories SET access_count = access_count + 1, last_accessed_at = :at "
+        f"WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
+        {"user": scope.user, "ids": list(ids), "at": to_micros(at)},
+    )
+
+
+async def stats(tx: Tx, user: str | None) -> dict[str, int]:
+    """How much there is, of one user or of all."""
+    params: dict[str, Any] = {} if user is None else {"user": user}
+    of_user = "" if user is None else " WHERE user_id = :user"
+    counts: dict[str, int] = dict.fromkeys(("memories", "turns", "superseded", "review", "forgotten"), 0)
+    rows = await tx.rows(f"SELECT status, category = 'turn', count(*) FROM memories{of_user} GROUP BY 1, 2", params)
+    for status, is_turn, number in rows:
+        counts[("turns" if is_turn else "memories") if status == "active" else status] += number
+    for table in ("users", "conversations", "history", "jobs", "vectors"):
+        row = await one(tx, f"SELECT count(*) FROM {table}{of_user}", params)
+        counts[table] = row[0] if row else 0
+    return counts
+
+
+async def check(tx: Tx) -> list[str]:
+    """Promises that can be checked with a query, and are broken."""
+    broken = []
+    for sql, sentence in (
+        (
+            "SELECT count(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.row = v.row)",
+            "{} vectors belong to no memory; run: recollect doctor --mend",
+        ),
+        (
+            "SELECT count(*) FROM turns t WHERE NOT EXISTS "
+            "(SELECT 1 FROM memories m WHERE m.user_id = t.user_id AND m.id = t.id)",
+            "{} turns have lost their text",
+        ),
+        (
+            "SELECT count(*) FROM users u WHERE term_rows <> "
+            "(SELECT count(*) FROM memories m WHERE m.user_id = u.user_id)",
+            "the full text of {} users does not count what they have; run: recollect doctor --mend",
+        ),
+    ):
+        row = await one(tx, sql, {})
+        if row and row[0]:
+            broken.append(sentence.format(row[0]))
+    return broken
+
+
+async def terms_version(tx: Tx) -> str | None:
+    """The rules the full text was made with; None for a ledger that never had any."""
+    return await meta(tx, "terms")
+
+
+async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None]) -> None:
+    """Make the full text anew in one transaction: whoever looks meanwhile sees the old one whole."""
+    await engine.terms.clear(tx)
+    await tx.run("UPDATE users SET term_rows = 0, term_total = 0", {})
+    after, done = 0, 0
+    while rows := await tx.rows(
+        "SELECT m.row, u.number, m.content FROM memories m JOIN users u ON u.user_id = m.user_id "
+        "WHERE m.row > :after ORDER BY m.row LIMIT :limit",
+        {"after": after, "limit": _REBUILD_ROWS},
+    ):
+        words = {row: words_of(number, content) for row, number, content in rows}
+        await engine.terms.put(tx, words)
+        await tx.many(
+            "UPDATE users SET term_rows = term_rows + 1, term_total = term_total + :total WHERE number = :number",
+            [{"number": number, "total": length_of(words[row])} for row, number, _ in rows],
+        )
+        after, done = rows[-1][0], done + len(rows)
+        progress(done)
+    await set_meta(tx, "terms", str(TERMS_VERSION))

@@ -1,0 +1,123 @@
+"""Vectors beside the memories: half precision on disk, one set for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from recollect.ledger.protocol import IndexRow, Revision, Unembedded
+from recollect.ledger.sql.tx import Tx, one
+from recollect.model.times import now, to_micros
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+
+def packed(vector: Vector) -> bytes:
+    """The vector as it is stored."""
+    return vector.astype("<f2").tobytes()
+
+
+async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:
+    """The number the ledger gave the model, if it has any vectors of it."""
+    row = await one(
+        tx,
+        "SELECT number FROM models WHERE name = :name AND dimensions = :dimensions",
+        {"name": model.name, "dimensions": model.dimensions},
+    )
+    return row[0] if row else None
+
+
+async def put_vectors(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector]) -> None:
+    """Keep vectors for rows of the user, in place of any there were."""
+    if not vectors:
+        return
+    number = await model_number(tx, model)
+    if number is None:
+        await tx.run(
+            "INSERT INTO models (name, dimensions, created_at) VALUES (:name, :dimensions, :at) "
+            "ON CONFLICT (name, dimensions) DO NOTHING",
+            {"name": model.name, "dimensions": model.dimensions, "at": to_micros(now())},
+        )
+        number = await model_number(tx, model)
+    await tx.many(
+        "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
+        "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
+        [{"user": user, "model": number, "row": row, "vector": packed(v)} for row, v in vectors.items()],
+    )
+
+
+async def drop_vectors(tx: Tx, user: str, rows: Sequence[int]) -> None:
+    """Remove the vectors of rows, of every model."""
+    if rows:
+        await tx.run(
+            f"DELETE FROM vectors WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+            {"user": user, "rows": list(rows)},
+        )
+
+
+async def embed(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector]) -> None:
+    """Keep vectors made later; the rows count as changed, so that indexes take them up."""
+    row = await one(
+        tx, "UPDATE users SET revision = revision + 1 WHERE user_id = :user RETURNING revision", {"user": user}
+    )
+    if row is None:
+        return
+    # A row erased in the meantime gets no vector.
+    present = await tx.rows(
+        f"SELECT row FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        {"user": user, "rows": list(vectors)},
+    )
+    kept = {row: vectors[row] for (row,) in present}
+    await put_vectors(tx, model, user, kept)
+    await tx.run(
+        f"UPDATE memories SET revision = :revision WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        {"revision": row[0], "user": user, "rows": list(kept)},
+    )
+
+
+async def revision(tx: Tx, user: str) -> Revision:
+    """The user's revision."""
+    row = await one(tx, "SELECT revision, epoch FROM users WHERE user_id = :user", {"user": user})
+    return Revision(row[0], row[1]) if row else Revision()
+
+
+async def index_rows(tx: Tx, user: str, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
+    """What changed for an index since a revision."""
+    current = await revision(tx, user)
+    rows = await tx.rows(
+        "SELECT m.row, m.place, m.status, v.vector FROM memories m "
+        "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row "
+        "WHERE m.user_id = :user AND m.revision > :after",
+        {"user": user, "model": await model_number(tx, model) or 0, "after": after},
+    )
+    return current, [IndexRow(*row) for row in rows]
+
+
+async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int) -> list[Unembedded]:
+    """Rows without a vector of the model."""
+    rows = await tx.rows(
+        "SELECT m.row, m.user_id, m.content FROM memories m WHERE m.row > :after AND NOT EXISTS "
+        "(SELECT 1 FROM vectors v WHERE v.user_id = m.user_id AND v.model = :model AND v.row = m.row) "
+        "ORDER BY m.row LIMIT :limit",
+        {"model": await model_number(tx, model) or 0, "after": after, "limit": limit},
+    )
+    return [Unembedded(*row) for row in rows]
+
+
+async def models(tx: Tx) -> dict[EmbeddingModel, int]:
+    """Which models there are vectors of, and how many."""
+    rows = await tx.rows(
+        "SELECT m.name, m.dimensions, count(v.row) FROM models m LEFT JOIN vectors v ON v.model = m.number "
+        "GROUP BY m.number, m.name, m.dimensions ORDER BY m.number",
+        {},
+    )
+    return {EmbeddingModel(name, dimensions): count for name, dimensions, count in rows}
+
+
+async def drop_model(tx: Tx, model: EmbeddingModel) -> None:
+    """Remove a model and all its vectors."""
+    number = await model_number(tx, model)
+    await tx.run("DELETE FROM vectors WHERE model = :model", {"model": number or 0})
+    await tx.run("DELETE FROM models WHERE number = :model", {"model": number or 0})

@@ -1,0 +1,70 @@
+"""Filters as SQL. Only names from our own tables become SQL text; every value is a parameter."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from recollect.ledger.sql.tx import Dialect
+from recollect.model.query import And, Filter, Kind, Not, Op, Or, Where
+from recollect.model.scope import Scope
+from recollect.model.times import to_micros
+
+_SIGNS = {Op.EQ: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
+_IN_BODY = {"value", "source", "trust", "tags", "evidence", "metadata"}
+
+
+def condition(filter: Filter, dialect: Dialect, params: dict[str, Any]) -> str:
+    """SQL that is true exactly where the filter holds; its values are added to `params`."""
+    match filter:
+        case And(parts):
+            return " AND ".join(f"({condition(part, dialect, params)})" for part in parts) or "1 = 1"
+        case Or(parts):
+            return " OR ".join(f"({condition(part, dialect, params)})" for part in parts) or "1 = 0"
+        case Not(part):
+            return f"NOT ({condition(part, dialect, params)})"
+        case Where():
+            # A field that is not set compares as NULL; two-valued logic makes that a plain no.
+            negated = "NOT " if filter.op is Op.NE else ""
+            return f"{negated}COALESCE({_comparison(filter, dialect, params)}, 1 = 0)"
+        case _:
+            assert_never(filter)
+
+
+def _comparison(filter: Where, dialect: Dialect, params: dict[str, Any]) -> str:
+    name = f"f{len(params)}"
+    params[name] = _value(filter)
+    if filter.field.partition(".")[0] in _IN_BODY:
+        return dialect.json_test(filter, name)
+    column = '"key"' if filter.field == "key" else filter.field
+    if filter.op is Op.IN:
+        return dialect.among(column, name)
+    if filter.op is Op.CONTAINS:
+        return dialect.contains(column, name)
+    return f"{column} {_SIGNS.get(filter.op, '=')} :{name}"
+
+
+def _value(filter: Where) -> Any:
+    if filter.kind is Kind.TIME:
+        if isinstance(filter.value, tuple):
+            return [to_micros(each) for each in filter.value]  # type: ignore[arg-type]
+        return to_micros(filter.value)  # type: ignore[arg-type]
+    if filter.kind is Kind.NUMBER and filter.field in ("importance", "confidence"):
+        return [float(v) for v in filter.value] if isinstance(filter.value, tuple) else float(filter.value)  # type: ignore[arg-type]
+    return list(filter.value) if isinstance(filter.value, tuple) else filter.value
+
+
+def within(scope: Scope, params: dict[str, Any]) -> str:
+    """SQL for everything that belongs to the scope: the user's, or the project's, or the session's alone."""
+    params["user"] = scope.user
+    sql = "user_id = :user"
+    for column, value in (("project_id", scope.project), ("session_id", scope.session)):
+        if value:
+            params[column] = value
+            sql += f" AND {column} = :{column}"
+    return sql
+
+
+def seen_from(scope: Scope, dialect: Dialect, params: dict[str, Any]) -> str:
+    """SQL for everything recall may see from the scope."""
+    params["user"], params["places"] = scope.user, list(scope.seen_places)
+    return f"user_id = :user AND {dialect.among('place', 'places')}"

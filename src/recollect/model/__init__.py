@@ -1,0 +1,1 @@
+"""The values Recollect speaks of: frozen, typed, without behaviour of their own."""

@@ -1,0 +1,125 @@
+"""The closed set of things that can happen to a memory, and the record of what did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from recollect.model.memory import MemoryRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector: TypeAlias = NDArray[np.float32]
+
+
+class Verb(StrEnum):
+    """What was done, as history tells it."""
+
+    ADD = "add"
+    UPDATE = "update"
+    SUPERSEDE = "supersede"
+    FORGET = "forget"
+    RESTORE = "restore"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Keep a new memory; one that is already there (same place, same words) stays as it is."""
+
+    record: MemoryRecord
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Give some fields of a memory new values."""
+
+    id: str
+    fields: Mapping[str, Any]
+    expected_version: int | None = None
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """Put a new memory in the place of an old one, which stays in history with its validity."""
+
+    id: str
+    record: MemoryRecord
+    expected_version: int | None = None
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Take a memory out of recall; it can be restored."""
+
+    id: str
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """Make a forgotten or superseded memory active again."""
+
+    id: str
+    expected_version: int | None = None
+
+
+Change: TypeAlias = Add | Update | Supersede | Forget | Restore
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who changes something, and why."""
+
+    who: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A promise to do this request at most once: its key, and a digest of what it asks for."""
+
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of history: what was done to which memory, by whom, when, why, and what was before."""
+
+    id: int
+    batch: str
+    memory_id: str
+    verb: Verb
+    at: datetime
+    by: By
+    version: int
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] = field(default_factory=dict)
+    undoes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one change came to: the memory as it now is, and whether anything changed."""
+
+    verb: Verb
+    record: MemoryRecord
+    changed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a batch of changes came to, in order; `replayed` if an idempotency key had done it before."""
+
+    batch: str
+    outcomes: tuple[Outcome, ...]
+    replayed: bool = False

@@ -1,0 +1,204 @@
+"""Reading filters from plain values, and holding them against a memory."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, assert_never
+
+from recollect.errors import InvalidFilter, InvalidInput
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import (
+    EVERYTHING,
+    FIELDS,
+    OPERATORS,
+    And,
+    Filter,
+    Kind,
+    Not,
+    Op,
+    Or,
+    Scalar,
+    Where,
+    unknown_field,
+)
+from recollect.model.times import as_utc
+
+_INSIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}")
+_JOINERS = {"and", "or", "not"}
+_SINGLE = {Op.EQ, Op.GT, Op.GTE, Op.LT, Op.LTE}
+MAX_DEPTH = 32
+MAX_VALUES = 1000
+
+
+def where(field: str, op: Op | str, value: Any) -> Where:
+    """A comparison that is known to make sense, or an InvalidFilter that says what would."""
+    name, _, inside = field.partition(".")
+    kind = FIELDS.get(name)
+    if kind is None or bool(inside) != (kind is Kind.JSON):
+        raise unknown_field(field)
+    if inside and not _INSIDE.fullmatch(inside):
+        raise InvalidFilter(f"a metadata name may hold letters, digits, space, '_' and '-', not {inside!r}")
+    try:
+        op = Op(op)
+    except ValueError:
+        raise InvalidFilter(f"unknown operator {op!r}; the operators are {', '.join(Op)}") from None
+    if op not in OPERATORS[kind]:
+        fitting = ", ".join(sorted(OPERATORS[kind]))
+        raise InvalidFilter(f"{field} cannot be compared with {op}; use {fitting}")
+    if op is not Op.IN:
+        return Where(field, op, _checked_value(field, kind, value))
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+        raise InvalidFilter(f"{field} in needs a list of values, not {value!r}")
+    values = tuple(_checked_value(field, kind, each) for each in value)
+    if len(values) > MAX_VALUES:
+        raise InvalidFilter(f"{field} in takes at most {MAX_VALUES} values, not {len(values)}")
+    return Where(field, op, values)
+
+
+def _checked_value(field: str, kind: Kind, value: Any) -> Scalar:
+    if kind is Kind.TIME:
+        try:
+            return as_utc(value, name=field)
+        except InvalidInput as error:
+            raise InvalidFilter(str(error)) from None
+    if kind is Kind.NUMBER or (kind is Kind.JSON and isinstance(value, (bool, int, float))):
+        if isinstance(value, bool) and kind is Kind.JSON:
+            return value
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            return value
+        raise InvalidFilter(f"{field} is compared with a number, not {value!r}")
+    if not isinstance(value, str):
+        raise InvalidFilter(f"{field} is compared with text, not {value!r}")
+    return str(value)
+
+
+def read_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
+    """A filter from plain values, such as {"category": "fact", "importance": {"gte": 0.5}}.
+
+    Several names in one mapping must all hold; `and`, `or` take lists and `not` one filter.
+    """
+    if plain is None:
+        return EVERYTHING
+    if isinstance(plain, (Where, And, Or, Not)):
+        return plain
+    return _read(plain, depth=0)
+
+
+def _read(plain: Any, *, depth: int) -> Filter:
+    if depth > MAX_DEPTH:
+        raise InvalidFilter(f"the filter is nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(plain, Mapping):
+        raise InvalidFilter(f"a filter is a mapping such as {{'category': 'fact'}}, not {plain!r}")
+    parts: list[Filter] = []
+    for name, value in plain.items():
+        joiner = name.lower() if isinstance(name, str) else ""
+        if joiner in _JOINERS:
+            parts.append(_read_joined(joiner, value, depth=depth + 1))
+        elif joiner == "metadata" and isinstance(value, Mapping):
+            parts += [_read_field(f"metadata.{inside}", each) for inside, each in value.items()]
+        elif isinstance(name, str):
+            parts.append(_read_field(name, value))
+        else:
+            raise unknown_field(str(name))
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def _read_joined(joiner: str, value: Any, *, depth: int) -> Filter:
+    if joiner == "not":
+        if isinstance(value, list):
+            return Not(Or(tuple(_read(each, depth=depth) for each in value)))
+        return Not(_read(value, depth=depth))
+    if not isinstance(value, (list, tuple)):
+        raise InvalidFilter(f"{joiner!r} takes a list of filters, not {value!r}")
+    parts = tuple(_read(each, depth=depth) for each in value)
+    return And(parts) if joiner == "and" else Or(parts)
+
+
+def _read_field(field: str, value: Any) -> Filter:
+    if isinstance(value, Mapping):
+        return And(tuple(where(field, op, each) for op, each in value.items()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return where(field, Op.IN, value)
+    kind = FIELDS.get(field.partition(".")[0])
+    return where(field, Op.CONTAINS if kind is Kind.TEXTS else Op.EQ, value)
+
+
+def any_of(field: str, values: Sequence[str] | str) -> Where:
+    """A comparison with one of several texts; one text alone is taken as a list of one."""
+    return where(field, Op.IN, [values] if isinstance(values, str) else list(values))
+
+
+def matches(record: MemoryRecord, filter: Filter) -> bool:
+    """Whether the memory passes; the meaning every store has to agree with."""
+    match filter:
+        case And(parts):
+            return all(matches(record, part) for part in parts)
+        case Or(parts):
+            return any(matches(record, part) for part in parts)
+        case Not(part):
+            return not matches(record, part)
+        case Where():
+            return _holds(_field_of(record, filter), filter)
+        case _:
+            assert_never(filter)
+
+
+def _field_of(record: MemoryRecord, comparison: Where) -> Any:
+    if comparison.inside:
+        return record.metadata.get(comparison.inside)
+    if comparison.field == "project_id":
+        return record.scope.project
+    if comparison.field == "session_id":
+        return record.scope.session
+    return getattr(record, comparison.field)
+
+
+def _holds(held: Any, comparison: Where) -> bool:
+    op, value = comparison.op, comparison.value
+    if isinstance(held, (tuple, list)):
+        return _holds_many(held, comparison)
+    if op is Op.NE:
+        return not _same(held, value)
+    if op is Op.EQ:
+        return _same(held, value)
+    if op is Op.IN:
+        return isinstance(value, tuple) and any(_same(held, each) for each in value)
+    if op is Op.CONTAINS:
+        return isinstance(held, str) and isinstance(value, str) and value in held
+    return _ordered(held, comparison)
+
+
+def _holds_many(held: tuple[Any, ...] | list[Any], comparison: Where) -> bool:
+    """A list contains a value or is in values if one of its members is; it equals nothing."""
+    if comparison.op is Op.NE:
+        return True
+    if (comparison.op is Op.IN and comparison.kind is not Kind.TEXTS) or comparison.op in _SINGLE:
+        return False
+    wanted = comparison.value if isinstance(comparison.value, tuple) else (comparison.value,)
+    return any(_same(each, one) for each in held for one in wanted)
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "time" if isinstance(value, datetime) else "text" if isinstance(value, str) else "other"
+
+
+def _same(held: Any, value: Any) -> bool:
+    return _kind_of(held) == _kind_of(value) and bool(held == value)
+
+
+def _ordered(held: Any, comparison: Where) -> bool:
+    op, value = comparison.op, comparison.value
+    if _kind_of(held) != _kind_of(value) or _kind_of(held) in ("bool", "other"):
+        return False
+    if op is Op.GT:
+        return bool(held > value)
+    if op is Op.GTE:
+        return bool(held >= value)
+    return bool(held < value) if op is Op.LT else bool(held <= value)

@@ -1,0 +1,139 @@
+"""One memory, as it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from recollect.model.scope import Level, Scope
+
+
+class MemoryType(StrEnum):
+    """What kind of knowledge it is."""
+
+    SEMANTIC = "semantic"
+    PROCEDURAL = "procedural"
+    EPISODIC = "episodic"
+    REFLECTIVE = "reflective"
+
+
+class Category(StrEnum):
+    """What it says about the user or their world."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    INSIGHT = "insight"
+    IDENTITY = "identity"
+    CONSTRAINT = "constraint"
+    INSTRUCTION = "instruction"
+    EVENT = "event"
+    TURN = "turn"
+    SUMMARY = "summary"
+    EPISODE = "episode"
+    LESSON = "lesson"
+
+
+class Status(StrEnum):
+    """Only active memories are recalled; the others stay in history and can come back."""
+
+    ACTIVE = "active"
+    SUPERSEDED = "superseded"
+    REVIEW = "review"
+    FORGOTTEN = "forgotten"
+
+
+class Trust(StrEnum):
+    """How far the words can be trusted: the user's own, an assistant's, or someone else's."""
+
+    HIGH = "high"
+    LOW = "low"
+    NONE = "none"
+
+
+# What most memories of a category are, when nobody says.
+TYPE_OF_CATEGORY: Mapping[Category, MemoryType] = {
+    Category.EVENT: MemoryType.EPISODIC,
+    Category.TURN: MemoryType.EPISODIC,
+    Category.SUMMARY: MemoryType.EPISODIC,
+    Category.EPISODE: MemoryType.EPISODIC,
+    Category.INSTRUCTION: MemoryType.PROCEDURAL,
+    Category.LESSON: MemoryType.REFLECTIVE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRecord:
+    """One memory: what it says, whose it is, how sure we are, where it came from, how it stands."""
+
+    id: str
+    scope: Scope
+    level: Level
+    type: MemoryType
+    category: Category
+    content: str
+    created_at: datetime
+    updated_at: datetime
+    key: str | None = None
+    value: str | None = None
+    importance: float = 0.5
+    confidence: float = 1.0
+    source: str = ""
+    trust: Trust = Trust.HIGH
+    evidence: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    occurred_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    expires_at: datetime | None = None
+    last_accessed_at: datetime | None = None
+    access_count: int = 0
+    superseded_by: str | None = None
+    status: Status = Status.ACTIVE
+    prompt_digest: str | None = None
+    version: int = 1
+
+    @property
+    def place(self) -> str:
+        """Where it lives, as one text; see Scope.place."""
+        return self.scope.place(self.level)
+
+    @property
+    def fingerprint(self) -> str | None:
+        """What makes two memories of one place the same; a turn is never the same as another."""
+        if self.category is Category.TURN:
+            return None
+        return text_hash(f"{self.category}\x1f{self.key or ''}\x1f{self.content}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: times as ISO 8601, the scope as three ids."""
+        plain: dict[str, Any] = {
+            "id": self.id,
+            "memory": self.content,
+            "user_id": self.scope.user,
+            "project_id": self.scope.project or None,
+            "session_id": self.scope.session or None,
+        }
+        for name in _PLAIN:
+            value = getattr(self, name)
+            plain[name] = value.isoformat() if isinstance(value, datetime) else value
+        for name in ("evidence", "tags"):
+            plain[name] = list(getattr(self, name))
+        plain["metadata"], plain["detail"] = dict(self.metadata), dict(self.detail)
+        return plain
+
+
+_APART = {"id", "scope", "content", "evidence", "tags", "metadata", "detail"}
+_PLAIN = tuple(name for name in MemoryRecord.__dataclass_fields__ if name not in _APART)
+
+
+def text_hash(text: str) -> str:
+    """A digest that ignores case, Unicode form and spacing; equal digests mean the same words."""
+    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return hashlib.blake2b(plain.encode(), digest_size=16).hexdigest()

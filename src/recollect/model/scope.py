@@ -1,0 +1,67 @@
+"""Whose memory it is, and how far it can be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from recollect.errors import InvalidInput
+from recollect.model.text import checked_id
+
+# Ids cannot hold control characters, so joining with one can never make two places look alike.
+_JOINT = "\x1f"
+
+
+class Level(StrEnum):
+    """Where a memory lives: seen everywhere by its user, in one project, or in one session."""
+
+    USER = "user"
+    PROJECT = "project"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A user, and optionally one of their projects and one of its sessions."""
+
+    user: str
+    project: str = ""
+    session: str = ""
+
+    def __post_init__(self) -> None:
+        checked_id(self.user, name="user_id")
+        checked_id(self.project, name="project_id")
+        checked_id(self.session, name="session_id")
+        if not self.user.strip():
+            raise InvalidInput("user_id is empty; every memory belongs to a user, so name one")
+
+    def place(self, level: Level) -> str:
+        """The one text that stands for where a memory of this scope and level lives."""
+        if level is Level.USER:
+            return ""
+        if level is Level.PROJECT:
+            return f"p{_JOINT}{self.project}"
+        return f"s{_JOINT}{self.project}{_JOINT}{self.session}"
+
+    @property
+    def seen_places(self) -> tuple[str, ...]:
+        """The places recall may look at from here: the user's own, this project's, this session's."""
+        places = [""]
+        if self.project:
+            places.append(self.place(Level.PROJECT))
+        if self.session:
+            places.append(self.place(Level.SESSION))
+        return tuple(places)
+
+    @property
+    def natural_level(self) -> Level:
+        """Where something learned here belongs unless told otherwise: the project if there is one."""
+        return Level.PROJECT if self.project else Level.USER
+
+    def check_level(self, level: Level) -> Level:
+        """The level, or an InvalidInput if this scope does not name what the level needs."""
+        if level is Level.PROJECT and not self.project:
+            raise InvalidInput("level 'project' needs a project_id")
+        if level is Level.SESSION and not self.session:
+            raise InvalidInput("level 'session' needs a session_id")
+        return level

@@ -1,0 +1,71 @@
+"""What was said, and the conversation it was said in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
+from recollect.model.scope import Scope
+
+
+class Role(StrEnum):
+    """Who spoke."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One thing said in a session; `position` counts from 1 and is given by the ledger."""
+
+    id: str
+    scope: Scope
+    role: Role
+    content: str
+    said_at: datetime
+    name: str | None = None
+    position: int = 0
+
+    def as_memory(self) -> MemoryRecord:
+        """The turn as a memory of its own, so that the log is searched like everything else.
+
+        It can be seen wherever what is learned from the session can, and keeps the session.
+        """
+        detail: dict[str, Any] = {"role": str(self.role)}
+        if self.name:
+            detail["name"] = self.name
+        return MemoryRecord(
+            id=self.id,
+            scope=self.scope,
+            level=self.scope.natural_level,
+            type=MemoryType.EPISODIC,
+            category=Category.TURN,
+            content=self.content,
+            created_at=self.said_at,
+            updated_at=self.said_at,
+            occurred_at=self.said_at,
+            importance=0.3,
+            source="conversation",
+            trust=Trust.HIGH if self.role is Role.USER else Trust.LOW,
+            detail=detail,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """The state of one session: how long it is, what it amounts to, whether it goes on."""
+
+    scope: Scope
+    turn_count: int = 0
+    started_at: datetime | None = None
+    last_turn_at: datetime | None = None
+    summary: str = ""
+    invocations: tuple[Mapping[str, Any], ...] = ()
+    closed_at: datetime | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 0

@@ -1,0 +1,39 @@
+"""What an embedder is: text in, unit vectors out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float32]
+
+Role: TypeAlias = Literal["passage", "query"]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """The identity of a model: vectors of two identities are never compared."""
+
+    name: str
+    dimensions: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.dimensions} dimensions)"
+
+
+class Embedder(Protocol):
+    """Turns texts into float32 vectors of length one, one row a text."""
+
+    @property
+    def model(self) -> EmbeddingModel: ...
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
+        """Embed `texts` in order; `role` tells a question from what may answer it."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,1 +1,79 @@
-"""Long-term memory for LLM applications and agents."""
+"""Long-term memory for LLM applications and agents.
+
+from recollect import Memory
+
+memory = Memory()
+memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
+memory.search("How much can I spend in Hawaii?", user_id="alex")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recollect.api import AsyncMemory
+    from recollect.errors import RecollectError
+    from recollect.model.change import Entry, Outcome
+    from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+    from recollect.model.result import Hit, Page, SearchResult
+    from recollect.model.scope import Level, Scope
+    from recollect.model.turn import Turn
+    from recollect.settings import Settings
+    from recollect.sync import Memory
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncMemory",
+    "Category",
+    "Entry",
+    "Hit",
+    "Level",
+    "Memory",
+    "MemoryRecord",
+    "MemoryType",
+    "Outcome",
+    "Page",
+    "RecollectError",
+    "Scope",
+    "SearchResult",
+    "Settings",
+    "Status",
+    "Trust",
+    "Turn",
+    "__version__",
+]
+
+# Loaded when first asked for, so that `import recollect` costs next to nothing.
+_HOMES = {
+    "AsyncMemory": "recollect.api",
+    "Category": "recollect.model.memory",
+    "Entry": "recollect.model.change",
+    "Hit": "recollect.model.result",
+    "Level": "recollect.model.scope",
+    "Memory": "recollect.sync",
+    "MemoryRecord": "recollect.model.memory",
+    "MemoryType": "recollect.model.memory",
+    "Outcome": "recollect.model.change",
+    "Page": "recollect.model.result",
+    "RecollectError": "recollect.errors",
+    "Scope": "recollect.model.scope",
+    "SearchResult": "recollect.model.result",
+    "Settings": "recollect.settings",
+    "Status": "recollect.model.memory",
+    "Trust": "recollect.model.memory",
+    "Turn": "recollect.model.turn",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'recollect' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

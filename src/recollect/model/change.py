@@ -106,6 +106,22 @@ class Entry:
     after: Mapping[str, Any] = field(default_factory=dict)
     undoes: int | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "id": self.id,
+            "memory_id": self.memory_id,
+            "verb": str(self.verb),
+            "at": self.at.isoformat(),
+            "who": self.by.who,
+            "why": self.by.why,
+            "version": self.version,
+            "before": None if self.before is None else dict(self.before),
+            "after": dict(self.after),
+            "undoes": self.undoes,
+            "batch": self.batch,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -114,6 +130,19 @@ class Outcome:
     verb: Verb
     record: MemoryRecord
     changed: bool = True
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def memory(self) -> str:
+        """What the memory says."""
+        return self.record.content
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: the memory's own, and what happened to it."""
+        return {**self.record.to_dict(), "event": str(self.verb) if self.changed else "none"}
 
 
 @dataclass(frozen=True, slots=True)

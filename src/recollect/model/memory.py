@@ -122,7 +122,9 @@ class MemoryRecord:
         }
         for name in _PLAIN:
             value = getattr(self, name)
-            plain[name] = value.isoformat() if isinstance(value, datetime) else value
+            if isinstance(value, datetime):
+                value = value.isoformat()
+            plain[name] = str(value) if isinstance(value, StrEnum) else value
         for name in ("evidence", "tags"):
             plain[name] = list(getattr(self, name))
         plain["metadata"], plain["detail"] = dict(self.metadata), dict(self.detail)

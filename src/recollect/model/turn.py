@@ -31,12 +31,24 @@ class Turn:
     name: str | None = None
     position: int = 0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "id": self.id,
+            "session_id": self.scope.session or None,
+            "position": self.position,
+            "role": str(self.role),
+            "name": self.name,
+            "content": self.content,
+            "said_at": self.said_at.isoformat(),
+        }
+
     def as_memory(self) -> MemoryRecord:
         """The turn as a memory of its own, so that the log is searched like everything else.
 
         It can be seen wherever what is learned from the session can, and keeps the session.
         """
-        detail: dict[str, Any] = {"role": str(self.role)}
+        detail: dict[str, Any] = {"role": str(self.role), "position": self.position}
         if self.name:
             detail["name"] = self.name
         return MemoryRecord(

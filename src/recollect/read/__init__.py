@@ -1,0 +1,1 @@
+"""The steps of the read flow, one verb a file; `recall.py` conducts them."""

@@ -1,0 +1,1 @@
+"""The steps of the write flow, one verb a file; `remember.py` conducts them."""

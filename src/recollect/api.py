@@ -1,0 +1,366 @@
+"""AsyncMemory: the Python door. It turns keywords into scopes and requests, and calls the service."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
+
+from recollect.errors import InvalidInput
+from recollect.model.change import By, Entry, Once, Outcome
+from recollect.model.filters import read_filter, where
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.query import Filter, Listing, Not, Op, Order, both
+from recollect.model.result import Page, SearchResult
+from recollect.model.scope import Level, Scope
+from recollect.model.text import checked_text
+from recollect.model.turn import Turn
+
+if TYPE_CHECKING:
+    from recollect.models.embedding import Embedder
+    from recollect.service import Service
+    from recollect.settings import Loaded, Settings
+    from recollect.upkeep.transfer import Imported
+
+Messages: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Time: TypeAlias = datetime | str
+_IMPORT_BATCH = 500
+_NO_TURNS = Not(where("category", Op.EQ, "turn"))
+
+
+class Fields(TypedDict, total=False):
+    """What else can be said of a memory when it is added or updated."""
+
+    level: Level | str | None
+    type: MemoryType | str | None
+    category: Category | str | None
+    key: str | None
+    value: str | None
+    importance: float | None
+    confidence: float | None
+    tags: Sequence[str] | None
+    metadata: Mapping[str, Any] | None
+    detail: Mapping[str, Any] | None
+    evidence: Sequence[str] | None
+    source: str | None
+    trust: Trust | str | None
+    occurred_at: Time | None
+    valid_from: Time | None
+    valid_to: Time | None
+    expires_at: Time | None
+
+
+class AsyncMemory:
+    """Long-term memory for the users of an application.
+
+    `AsyncMemory()` keeps it in the default home, `AsyncMemory(home=path)` in a folder of yours,
+    `AsyncMemory("postgresql://...")` in PostgreSQL. It opens on first use; close it, or use `async with`.
+    """
+
+    def __init__(
+        self,
+        database: str | None = None,
+        *,
+        home: str | PathLike[str] | None = None,
+        embedder: str | Embedder | None = None,
+        preset: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        named = embedder if isinstance(embedder, str) else None
+        self._overrides = {"database": database, "home": home, "preset": preset, "embedder": named}
+        self._embedder = None if isinstance(embedder, str) else embedder
+        self._settings = settings
+        self._service: Service | None = None
+        self._opening: asyncio.Lock | None = None
+
+    async def open(self) -> Self:
+        """Open the ledger now rather than on first use, so that what is wrong with it shows here."""
+        await self._open()
+        return self
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the ledger."""
+        service, self._service = self._service, None
+        if service is not None:
+            await service.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        if self._settings is None:
+            self._settings = self._load().settings
+        return self._settings
+
+    def _load(self) -> Loaded:
+        from recollect.settings import load
+
+        return load(self._overrides)
+
+    async def _open(self) -> Service:
+        if self._service is not None:
+            return self._service
+        from recollect.wiring import open_service
+
+        self._opening = self._opening or asyncio.Lock()
+        async with self._opening:
+            if self._service is None:
+                self._service = await open_service(self.settings, embedder=self._embedder)
+        return self._service
+
+    # Writing
+
+    async def add(
+        self,
+        content: str | None = None,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        correction: bool = False,
+        embedding: Sequence[float] | None = None,
+        idempotency_key: str | None = None,
+        by: str = "python",
+        why: str = "",
+        **fields: Unpack[Fields],
+    ) -> Outcome:
+        """Keep a memory, word for word; one that says the same as another is not kept twice.
+
+        With `key` and `value` it is a fact that has one value at a time: a new one supersedes the old if it is
+        at least as confident, or a `correction`.
+        """
+        from recollect.remember import NewMemory
+        from recollect.write.embed import ready_made
+
+        service = await self._open()
+        new = NewMemory(
+            content=content,
+            fields=fields,
+            vector=None if embedding is None else ready_made(embedding, service.model),
+            correction=correction,
+        )
+        scope = _scope(user_id, project_id, session_id)
+        once = _once(idempotency_key, "add", scope, content, fields)
+        return await service.add(scope, new, by=By(by, why), once=once)
+
+    async def remember(
+        self,
+        messages: Messages,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        by: str = "python",
+        wait: bool = False,
+    ) -> tuple[Turn, ...]:
+        """Keep what was said: OpenAI-style messages, in order; they are on disk and can be searched at once.
+
+        `wait` waits for what is learned from them; today that is nothing beyond the words themselves.
+        """
+        service = await self._open()
+        return await service.remember(_scope(user_id, project_id, session_id), messages, by=By(by))
+
+    async def update(
+        self,
+        memory_id: str,
+        content: str | None = None,
+        *,
+        user_id: str,
+        expected_version: int | None = None,
+        by: str = "python",
+        why: str = "",
+        **fields: Unpack[Fields],
+    ) -> Outcome:
+        """Change a memory; with `expected_version` only if nobody else has changed it since."""
+        given: dict[str, Any] = dict(fields)
+        if content is not None:
+            given["content"] = content
+        if not given:
+            raise InvalidInput("nothing to update; give the content or a field")
+        service = await self._open()
+        return await service.update(
+            Scope(user_id), memory_id, given, by=By(by, why), expected_version=expected_version
+        )
+
+    async def delete(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
+        """Forget a memory; it is not found any more, and `undo` brings it back."""
+        return await (await self._open()).forget(Scope(user_id), memory_id, by=By(by, why))
+
+    async def restore(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
+        """Make a forgotten or superseded memory active again."""
+        return await (await self._open()).restore(Scope(user_id), memory_id, by=By(by, why))
+
+    async def delete_all(
+        self,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        filters: Filter | Mapping[str, Any] | None = None,
+        by: str = "python",
+        why: str = "",
+    ) -> int:
+        """Forget everything in the scope, turns too; gives how many memories that were."""
+        service = await self._open()
+        scope = _scope(user_id, project_id, session_id)
+        return await service.forget_all(scope, Listing(filter=read_filter(filters)), by=By(by, why))
+
+    async def undo(
+        self, change_id: int | None = None, *, user_id: str, by: str = "python", why: str = ""
+    ) -> tuple[Outcome, ...]:
+        """Take back a change by its id in `history`; without one, the user's last."""
+        return await (await self._open()).undo(Scope(user_id), change_id, by=By(by, why))
+
+    # Reading
+
+    async def search(
+        self,
+        query: str,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        limit: int | None = None,
+        filters: Filter | Mapping[str, Any] | None = None,
+        min_score: float | None = None,
+        embedding: Sequence[float] | None = None,
+        explain: bool = False,
+    ) -> SearchResult:
+        """The memories and turns that fit the query, best first, with scores from 0 to 1."""
+        from recollect.recall import Search
+        from recollect.write.embed import ready_made
+
+        service = await self._open()
+        asked = Search(
+            query=checked_text(query, name="query"),
+            limit=_limit(limit or self.settings.search_limit),
+            filter=read_filter(filters),
+            min_score=self.settings.search_min_score if min_score is None else min_score,
+            vector=None if embedding is None else ready_made(embedding, service.model),
+            explain=explain,
+        )
+        return await service.search(_scope(user_id, project_id, session_id), asked)
+
+    async def get(self, memory_id: str, *, user_id: str) -> MemoryRecord:
+        """One memory, in whatever state it is."""
+        return await (await self._open()).get(Scope(user_id), memory_id)
+
+    async def get_all(
+        self,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        filters: Filter | Mapping[str, Any] | None = None,
+        statuses: Sequence[Status | str] = (Status.ACTIVE,),
+        turns: bool = False,
+        order: Order = "newest",
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page:
+        """The memories in the scope, newest first, a page at a time; `turns` lists what was said as well."""
+        listing = Listing(
+            filter=read_filter(filters) if turns else both(read_filter(filters), _NO_TURNS),
+            statuses=tuple(_status(status) for status in statuses),
+            order=order,
+            limit=_limit(limit),
+            cursor=cursor,
+        )
+        return await (await self._open()).find(_scope(user_id, project_id, session_id), listing)
+
+    async def history(
+        self, memory_id: str | None = None, *, user_id: str, limit: int = 100, before: int | None = None
+    ) -> list[Entry]:
+        """What happened to a memory, or to all of the user's, newest first: who, when, why, what was before."""
+        service = await self._open()
+        return await service.history(Scope(user_id), memory_id=memory_id, limit=_limit(limit), before=before)
+
+    async def turns(
+        self, *, user_id: str, session_id: str, project_id: str | None = None, after: int = 0, limit: int = 100
+    ) -> list[Turn]:
+        """What was said in a session, in order, after a position."""
+        service = await self._open()
+        return await service.turns(_scope(user_id, project_id, session_id), after=after, limit=_limit(limit))
+
+    # Moving and upkeep
+
+    async def export(
+        self, *, user_id: str | None = None, project_id: str | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Every memory and turn as plain values, oldest first; without a user, of all users."""
+        service = await self._open()
+        for user in [user_id] if user_id is not None else await service.users():
+            async for line in service.export(_scope(user, project_id, None)):
+                yield line
+
+    async def import_(
+        self,
+        lines: Iterable[Mapping[str, Any]],
+        *,
+        user_id: str | None = None,
+        by: str = "import",
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Imported:
+        """Add what `export` gave; `user_id` makes all of it that user's. Doing it again changes nothing."""
+        from recollect.upkeep.transfer import Imported, read_line
+
+        service = await self._open()
+        total, done, batch = Imported(), 0, []
+        for number, line in enumerate(lines, 1):
+            try:
+                batch.append(read_line(line, user=user_id))
+            except InvalidInput as error:
+                raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
+            if len(batch) >= _IMPORT_BATCH:
+                total, done, batch = total + await service.import_records(batch, by=By(by)), number, []
+                progress(done)
+        total += await service.import_records(batch, by=By(by))
+        progress(done + len(batch))
+        return total
+
+    async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
+        """Make vectors of the current model for everything that lacks one; gives how many."""
+        return await (await self._open()).reembed(progress)
+
+    async def stats(self, user_id: str | None = None) -> Mapping[str, int]:
+        """How much there is, of one user or of all."""
+        return await (await self._open()).stats(user_id)
+
+
+def _scope(user_id: str, project_id: str | None, session_id: str | None) -> Scope:
+    return Scope(user_id, project_id or "", session_id or "")
+
+
+def _limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+        raise InvalidInput(f"limit is a whole number from 1 to 1000, not {limit!r}")
+    return limit
+
+
+def _status(status: Status | str) -> Status:
+    try:
+        return Status(status)
+    except ValueError:
+        raise InvalidInput(f"unknown status {status!r}; it is one of {', '.join(Status)}") from None
+
+
+def _once(key: str | None, *request: Any) -> Once | None:
+    if key is None:
+        return None
+    if not key or len(key) > 300:
+        raise InvalidInput("idempotency_key is a text of 1 to 300 characters")
+    text = json.dumps(request, default=str, sort_keys=True)
+    return Once(key, hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest())

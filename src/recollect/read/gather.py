@@ -1,0 +1,50 @@
+"""Gather candidates side by side: by meaning from the index, by words from the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recollect.index.protocol import Index
+from recollect.ledger.protocol import Ledger
+from recollect.model.query import Filter
+from recollect.model.scope import Scope
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from recollect.model.change import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Rows worth a look, each with how near it is in meaning and in words."""
+
+    rows: NDArray[np.int64]
+    dense: NDArray[np.float32]
+    lexical: NDArray[np.float32]
+
+
+async def gather(
+    scope: Scope, query: str, vector: Vector, *, ledger: Ledger, index: Index, filter: Filter, pool: int
+) -> Candidates:
+    """The best `pool` rows of each kind; every row gets both scores, whichever way it was found."""
+    near, said = await asyncio.gather(
+        index.search(scope, vector, filter=filter, limit=pool), ledger.lexical(scope, query)
+    )
+    top = said.rows
+    if len(top) > pool:
+        top = top[np.argpartition(said.scores, len(top) - pool)[-pool:]]
+    rows: NDArray[np.int64] = np.union1d(near.rows, top)
+    return Candidates(rows, await index.similarity(scope, vector, rows), _look_up(said.rows, said.scores, rows))
+
+
+def _look_up(rows: NDArray[np.int64], scores: NDArray[np.float32], wanted: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The score of each wanted row; 0 where there is none. `rows` rise."""
+    if not len(rows):
+        return np.zeros(len(wanted), np.float32)
+    at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
+    return np.where(rows[at] == wanted, scores[at], np.float32(0))

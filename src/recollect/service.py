@@ -1,0 +1,183 @@
+"""The one object behind every door: Python, the command line, HTTP, MCP and the agent all call it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from recollect import recall, remember
+from recollect.errors import NotFound
+from recollect.index.protocol import Index
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import Listing
+from recollect.model.result import Page, SearchResult
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation, Turn
+from recollect.models.embedding import Embedder, EmbeddingModel
+from recollect.recall import Search
+from recollect.remember import NewMemory
+from recollect.upkeep import reembed, transfer
+from recollect.upkeep.transfer import Imported
+from recollect.write.draft import checked_fields
+from recollect.write.embed import embed
+
+# How many memories one transaction forgets at most, so that other writers get their turn.
+_FORGET_BATCH = 500
+
+
+class Service:
+    """Memory for many users: what is written, what is found, what happened, what is undone."""
+
+    def __init__(self, *, ledger: Ledger, index: Index, embedder: Embedder) -> None:
+        self._ledger = ledger
+        self._index = index
+        self._embedder = embedder
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """The model whose vectors are searched."""
+        return self._embedder.model
+
+    # Writing
+
+    async def add(self, scope: Scope, new: NewMemory, *, by: By, once: Once | None = None) -> Outcome:
+        """Keep a memory as it is given."""
+        return await remember.add(scope, new, ledger=self._ledger, embedder=self._embedder, by=by, once=once)
+
+    async def remember(
+        self, scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], *, by: By
+    ) -> tuple[Turn, ...]:
+        """Keep what was said."""
+        return await remember.remember(scope, messages, ledger=self._ledger, embedder=self._embedder, by=by)
+
+    async def update(
+        self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, expected_version: int | None = None
+    ) -> Outcome:
+        """Give fields of a memory new values; new words are embedded anew."""
+        fields = checked_fields(fields)
+        vector = None
+        if "content" in fields:
+            [vector] = await embed([fields["content"]], embedder=self._embedder)
+        return await self._apply(scope, Update(id, fields, expected_version, vector), by=by)
+
+    async def forget(self, scope: Scope, id: str, *, by: By, expected_version: int | None = None) -> Outcome:
+        """Take a memory out of recall; undo or restore brings it back."""
+        return await self._apply(scope, Forget(id, expected_version), by=by)
+
+    async def restore(self, scope: Scope, id: str, *, by: By) -> Outcome:
+        """Make a forgotten or superseded memory active again."""
+        return await self._apply(scope, Restore(id), by=by)
+
+    async def forget_all(self, scope: Scope, listing: Listing, *, by: By) -> int:
+        """Forget everything of a listing; gives how many."""
+        count = 0
+        listing = replace(listing, limit=_FORGET_BATCH, cursor=None)
+        while page := await self._ledger.find(scope, listing):
+            await self._ledger.apply(scope, [Forget(record.id) for record in page], by=by)
+            count += len(page)
+        return count
+
+    async def undo(self, scope: Scope, entry_id: int | None = None, *, by: By) -> tuple[Outcome, ...]:
+        """Take back a change by its number in history; without one, the last that was not an undo."""
+        if entry_id is None:
+            entry_id = await self._last_change(scope)
+        return (await self._ledger.undo(scope, entry_id, by=by)).outcomes
+
+    async def _last_change(self, scope: Scope) -> int:
+        undone: set[int] = set()
+        before = None
+        while lines := await self._ledger.history(scope, before=before):
+            for line in lines:
+                if line.undoes is not None:
+                    undone.add(line.undoes)
+                elif line.id not in undone:
+                    return line.id
+            before = lines[-1].id
+        raise NotFound("there is nothing to undo")
+
+    async def _apply(self, scope: Scope, change: Change, *, by: By) -> Outcome:
+        return (await self._ledger.apply(scope, [change], by=by)).outcomes[0]
+
+    # Reading
+
+    async def search(self, scope: Scope, asked: Search) -> SearchResult:
+        """The memories that fit a question, best first."""
+        return await recall.search(scope, asked, ledger=self._ledger, index=self._index, embedder=self._embedder)
+
+    async def get(self, scope: Scope, id: str) -> MemoryRecord:
+        """One memory of the user; an unknown id and another user's are the same NotFound."""
+        found = await self._ledger.get(scope, [id])
+        if not found:
+            raise NotFound(f"no memory {id}")
+        return found[0]
+
+    async def find(self, scope: Scope, listing: Listing) -> Page:
+        """Memories in order, a page at a time."""
+        return await self._ledger.find(scope, listing)
+
+    async def count(self, scope: Scope, listing: Listing) -> int:
+        """How many there are."""
+        return await self._ledger.count(scope, listing)
+
+    async def history(
+        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+    ) -> list[Entry]:
+        """What happened to a memory or to all of the user's, newest first."""
+        if memory_id is not None:
+            await self.get(scope, memory_id)
+        return await self._ledger.history(scope, memory_id=memory_id, limit=limit, before=before)
+
+    async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
+        """What was said in a session."""
+        return await self._ledger.turns(scope, after=after, limit=limit)
+
+    async def conversation(self, scope: Scope) -> Conversation:
+        """The state of a session."""
+        return await self._ledger.conversation(scope)
+
+    async def users(self) -> list[str]:
+        """Everyone who has memories."""
+        return await self._ledger.users()
+
+    # Upkeep
+
+    def export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+        """Every memory of the scope as plain lines."""
+        return transfer.export(scope, ledger=self._ledger)
+
+    async def import_records(self, records: Iterable[MemoryRecord], *, by: By) -> Imported:
+        """Add what is not there yet."""
+        return await transfer.import_records(records, ledger=self._ledger, embedder=self._embedder, by=by)
+
+    async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
+        """Bring all vectors to the current model; gives how many were made."""
+        return await reembed.reembed(ledger=self._ledger, embedder=self._embedder, progress=progress)
+
+    async def models(self) -> dict[EmbeddingModel, int]:
+        """Which models there are vectors of, and how many."""
+        return await self._ledger.models()
+
+    async def unembedded(self) -> bool:
+        """Whether any memory lacks a vector of the current model."""
+        return bool(await self._ledger.unembedded(self.model, limit=1))
+
+    async def stats(self, user: str | None = None) -> Mapping[str, int]:
+        """How much there is."""
+        return await self._ledger.stats(user)
+
+    async def check(self) -> list[str]:
+        """What is wrong with the ledger, a sentence each."""
+        return await self._ledger.check()
+
+    async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
+        """Make the full text anew."""
+        await self._ledger.rebuild_terms(progress)
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of everything."""
+        await self._index.close()
+        await self._embedder.close()
+        await self._ledger.close()

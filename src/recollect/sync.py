@@ -1,0 +1,123 @@
+"""Memory: the blocking face of AsyncMemory, without logic of its own.
+
+It runs the async one on a thread with its own event loop, so it works in scripts, in notebooks and inside
+someone else's running loop alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from recollect.api import AsyncMemory
+
+if TYPE_CHECKING:
+    from recollect.settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Memory, P], R]:
+    """The same method, which returns when it is done."""
+
+    @functools.wraps(method)
+    def call(self: Memory, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run(method(self._memory, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[AsyncMemory, P], AsyncIterator[R]],
+) -> Callable[Concatenate[Memory, P], Iterator[R]]:
+    """The same method, whose values come one by one."""
+
+    @functools.wraps(method)
+    def call(self: Memory, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        values = aiter(method(self._memory, *args, **kwargs))
+        while True:
+            try:
+                yield self._run(_next(values))
+            except StopAsyncIteration:
+                return
+
+    return call
+
+
+async def _next(values: AsyncIterator[R]) -> R:
+    return await anext(values)
+
+
+class Memory:
+    """Long-term memory for the users of an application.
+
+    `Memory()` keeps it in the default home, `Memory(home=path)` in a folder of yours,
+    `Memory("postgresql://...")` in PostgreSQL. Close it when done, or use `with`.
+    """
+
+    @functools.wraps(AsyncMemory.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._memory = AsyncMemory(*args, **kwargs)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = threading.Lock()
+
+    def _run(self, work: Coroutine[Any, Any, R]) -> R:
+        return asyncio.run_coroutine_threadsafe(work, self._loop or self._start()).result()
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name="recollect-loop", daemon=True).start()
+                self._loop = loop
+        return self._loop
+
+    def open(self) -> Self:
+        """Open the ledger now rather than on first use, so that what is wrong with it shows here."""
+        self._run(self._memory.open())
+        return self
+
+    def close(self) -> None:
+        """Finish what is under way and let go of the ledger."""
+        if self._loop is None:
+            return
+        self._run(self._memory.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop = None
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._memory.settings
+
+    add = _blocking(AsyncMemory.add)
+    remember = _blocking(AsyncMemory.remember)
+    update = _blocking(AsyncMemory.update)
+    delete = _blocking(AsyncMemory.delete)
+    restore = _blocking(AsyncMemory.restore)
+    delete_all = _blocking(AsyncMemory.delete_all)
+    undo = _blocking(AsyncMemory.undo)
+    search = _blocking(AsyncMemory.search)
+    get = _blocking(AsyncMemory.get)
+    get_all = _blocking(AsyncMemory.get_all)
+    history = _blocking(AsyncMemory.history)
+    turns = _blocking(AsyncMemory.turns)
+    export = _iterating(AsyncMemory.export)
+    import_ = _blocking(AsyncMemory.import_)
+    reembed = _blocking(AsyncMemory.reembed)
+    stats = _blocking(AsyncMemory.stats)

@@ -1,0 +1,1 @@
+"""Looking after what is kept: re-embedding, moving in and out."""

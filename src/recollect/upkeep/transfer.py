@@ -1,0 +1,135 @@
+"""Move memories out and in as plain lines, one memory each; ids, times and states are kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.ledger.fields import from_plain
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Add, By
+from recollect.model.ids import new_id
+from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.query import Listing
+from recollect.model.scope import Scope
+from recollect.model.text import checked_id, checked_text
+from recollect.model.times import as_utc, now
+from recollect.model.turn import Role, Turn
+from recollect.models.embedding import Embedder
+from recollect.write.draft import checked_fields
+from recollect.write.embed import embed
+from recollect.write.settle import settle
+
+PAGE = 500
+_NOT_FIELDS = {
+    "id", "memory", "user_id", "project_id", "session_id", "created_at", "updated_at", "version", "access_count",
+    "last_accessed_at", "score", "scores", "why", "event",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import came to."""
+
+    added: int = 0
+    present: int = 0
+    kept: int = 0
+
+    def __add__(self, other: Imported) -> Imported:
+        return Imported(self.added + other.added, self.present + other.present, self.kept + other.kept)
+
+
+async def export(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
+    """Every memory of the scope in any state, oldest first, turns among them."""
+    cursor = None
+    while True:
+        page = await ledger.find(scope, Listing(statuses=tuple(Status), order="oldest", limit=PAGE, cursor=cursor))
+        for record in page:
+            yield record.to_dict()
+        if page.cursor is None:
+            return
+        cursor = page.cursor
+
+
+def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryRecord:
+    """The memory that a line of an export stands for; `user` takes the place of the one it names."""
+    if not isinstance(line, Mapping):
+        raise InvalidInput(f"a line is a JSON object, not {type(line).__name__}")
+    owner = user or line.get("user_id")
+    if not owner:
+        raise InvalidInput("the line names no user_id; give the user it belongs to")
+    scope = Scope(owner, line.get("project_id") or "", line.get("session_id") or "")
+    fields = {name: value for name, value in line.items() if name not in _NOT_FIELDS and value is not None}
+    fields = checked_fields(fields)
+    created_at = as_utc(line.get("created_at") or now(), name="created_at")
+    times = from_plain({name: line.get(name) for name in ("updated_at", "last_accessed_at")})
+    category = fields.pop("category", Category.FACT)
+    level = scope.check_level(fields.pop("level", scope.natural_level))
+    return MemoryRecord(
+        id=checked_id(line.get("id") or new_id(), name="id"),
+        scope=scope,
+        level=level,
+        type=fields.pop("type", "semantic"),
+        category=category,
+        content=checked_text(line.get("memory"), name="memory"),
+        created_at=created_at,
+        updated_at=times["updated_at"] or created_at,
+        last_accessed_at=times["last_accessed_at"],
+        access_count=int(line.get("access_count") or 0),
+        version=int(line.get("version") or 1),
+        **fields,
+    )
+
+
+async def import_records(records: Iterable[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By) -> Imported:
+    """Add what is not there yet; importing the same lines again changes nothing."""
+    added = present = kept = 0
+    for scope, group in groupby(records, key=lambda record: record.scope):
+        batch = list(group)
+        have = {record.id for record in await ledger.get(scope, [record.id for record in batch])}
+        new = [record for record in batch if record.id not in have]
+        present += len(batch) - len(new)
+        turns = [record for record in new if record.category is Category.TURN]
+        if turns:
+            added += await _append(scope, turns, ledger=ledger, embedder=embedder, by=by)
+        memories = [record for record in new if record.category is not Category.TURN]
+        vectors = await embed([record.content for record in memories], embedder=embedder) if memories else []
+        plain = [
+            Add(record, vector)
+            for record, vector in zip(memories, vectors, strict=True)
+            if record.key is None or record.status is not Status.ACTIVE
+        ]
+        outcomes = (await ledger.apply(scope, plain, by=by)).outcomes if plain else ()
+        added += sum(outcome.changed for outcome in outcomes)
+        present += sum(not outcome.changed for outcome in outcomes)
+        for record, vector in zip(memories, vectors, strict=True):
+            if record.key is None or record.status is not Status.ACTIVE:
+                continue
+            change = await settle(record, vector, ledger=ledger, correction=False)
+            if isinstance(change, MemoryRecord):
+                kept += 1
+                continue
+            changed = (await ledger.apply(scope, [change], by=by)).outcomes[0].changed
+            added, present = added + changed, present + (not changed)
+    return Imported(added, present, kept)
+
+
+async def _append(scope: Scope, records: list[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By) -> int:
+    records = sorted(records, key=lambda record: record.detail.get("position") or 0)
+    turns = [
+        Turn(
+            id=record.id,
+            scope=record.scope,
+            role=Role(record.detail.get("role", "user")),
+            content=record.content,
+            said_at=record.occurred_at or record.created_at,
+            name=record.detail.get("name"),
+        )
+        for record in records
+    ]
+    vectors = await embed([turn.content for turn in turns], embedder=embedder)
+    await ledger.append(scope, turns, vectors=vectors, by=by)
+    return len(turns)

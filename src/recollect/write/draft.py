@@ -1,0 +1,87 @@
+"""Draft a memory from what a caller gives: checked, completed, with an id and its times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.ledger.fields import KINDS, LISTS, TIMES, from_plain
+from recollect.model.ids import new_id
+from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
+from recollect.model.scope import Level, Scope
+from recollect.model.text import checked_id, checked_text
+from recollect.model.times import now
+
+_SHARES = ("importance", "confidence")
+_OBJECTS = ("metadata", "detail")
+_MAX_OBJECT_BYTES = 1 << 18
+_MAX_MEMBERS = 256
+_TEXTS = ("key", "source", "prompt_digest", "superseded_by")
+GIVEN = frozenset([*TIMES, *LISTS, *KINDS, *_SHARES, *_OBJECTS, *_TEXTS, "content", "value"])
+
+
+def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> MemoryRecord:
+    """A new memory; a keyed fact that brings no words of its own reads "key: value"."""
+    given = checked_fields({name: value for name, value in fields.items() if value is not None})
+    if content is None and given.get("key") and given.get("value"):
+        content = f"{given['key']}: {given['value']}"
+    level = scope.check_level(given.pop("level", None) or scope.natural_level)
+    category = given.pop("category", Category.FACT)
+    if category is Category.TURN:
+        raise InvalidInput("turns come in by remember(), which keeps them in order; choose another category")
+    at = given.pop("created_at", None) or now()
+    return MemoryRecord(
+        id=new_id(),
+        scope=scope,
+        level=Level(level),
+        type=given.pop("type", None) or TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC),
+        category=category,
+        content=checked_text(content),
+        created_at=at,
+        updated_at=at,
+        **given,
+    )
+
+
+def checked_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Field values as a memory holds them, or an InvalidInput that names the one that is wrong."""
+    unknown = set(fields) - GIVEN
+    if unknown:
+        raise InvalidInput(f"a memory has no field {sorted(unknown)[0]!r}; it has {', '.join(sorted(GIVEN))}")
+    for name, value in fields.items():
+        if value is not None:
+            _check(name, value)
+    return from_plain(fields)
+
+
+def _check(name: str, value: Any) -> None:
+    if name in _SHARES:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise InvalidInput(f"{name} is a number from 0 to 1, not {value!r}")
+    elif name in _TEXTS:
+        checked_id(value, name=name)
+    elif name in ("content", "value"):
+        checked_text(value, name=name)
+    elif name in LISTS:
+        if isinstance(value, str) or not isinstance(value, (list, tuple)) or len(value) > _MAX_MEMBERS:
+            raise InvalidInput(f"{name} is a list of at most {_MAX_MEMBERS} texts, not {value!r}")
+        for each in value:
+            checked_id(each, name=name)
+    elif name in _OBJECTS:
+        _check_object(name, value)
+
+
+def _check_object(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} is a mapping of names to values, not {value!r}")
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{name} must be plain JSON: {error}") from None
+    if "\\u0000" in text:
+        raise InvalidInput(f"{name} holds a NUL character; remove it and try again")
+    if size > _MAX_OBJECT_BYTES:
+        raise InvalidInput(f"{name} is {size:,} bytes; the limit is {_MAX_OBJECT_BYTES:,}")

@@ -1,0 +1,58 @@
+"""Listen to chat messages: which of them are turns, and what was said in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.model.ids import new_id
+from recollect.model.scope import Scope
+from recollect.model.text import mended_text
+from recollect.model.times import as_utc, now
+from recollect.model.turn import Role, Turn
+
+
+def listen(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Turn]:
+    """The turns in OpenAI-style messages; what neither user nor assistant said is left out.
+
+    Prompts of the application and output of tools are not the user's words. Characters that no store can keep
+    are replaced: what was said must not be refused.
+    """
+    if isinstance(messages, str):
+        messages = {"role": "user", "content": messages}
+    if isinstance(messages, Mapping):
+        messages = [messages]
+    if not isinstance(messages, Sequence):
+        raise InvalidInput(f"messages are a list of {{'role', 'content'}}, not {type(messages).__name__}")
+    at = now()
+    return [turn for message in messages if (turn := _turn(scope, message, at)) is not None]
+
+
+def _turn(scope: Scope, message: Mapping[str, Any], at: datetime) -> Turn | None:
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        raise InvalidInput(f"a message is a mapping with 'role' and 'content', not {message!r}")
+    text = mended_text(_text(message.get("content")))
+    if message["role"] not in tuple(Role) or not text.strip():
+        return None
+    name = message.get("name")
+    said_at = next((message[key] for key in ("timestamp", "created_at", "said_at") if message.get(key)), None)
+    return Turn(
+        id=new_id(),
+        scope=scope,
+        role=Role(message["role"]),
+        content=text,
+        said_at=at if said_at is None else as_utc(said_at, name="timestamp"),
+        name=mended_text(name) if isinstance(name, str) and name else None,
+    )
+
+
+def _text(content: Any) -> str:
+    """What a message says: a text, or the text parts of a list; images and sounds say nothing here."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        return ""
+    parts = (part.get("text") for part in content if isinstance(part, Mapping))
+    return "\n".join(part for part in parts if isinstance(part, str))

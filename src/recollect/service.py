@@ -164,6 +164,10 @@ class Service:
         """Whether any memory lacks a vector of the current model."""
         return bool(await self._ledger.unembedded(self.model, limit=1))
 
+    async def ping(self) -> None:
+        """Raise what is wrong if the ledger does not answer."""
+        await self._ledger.revision("")
+
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
         """How much there is."""
         return await self._ledger.stats(user)

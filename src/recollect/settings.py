@@ -33,7 +33,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     home: Annotated[Path, Field(description="Folder of the ledger and of config.toml.")] = Path("~/.recollect")
-    preset: Annotated[str, Field(description="Named defaults; see docs/presets.md. Empty for Recollect's own.")] = ""
+    preset: Annotated[str, Field(description="Named defaults; see below. Empty for Recollect's own.")] = ""
     database: Annotated[
         str,
         Field(description="Where the ledger is: empty for a file in `home`, a postgresql:// address, or memory:."),

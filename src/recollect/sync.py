@@ -10,12 +10,14 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from recollect.api import AsyncMemory
 
 if TYPE_CHECKING:
+    from recollect.models.embedding import Embedder
     from recollect.settings import Settings
 
 P = ParamSpec("P")
@@ -62,9 +64,16 @@ class Memory:
     `Memory("postgresql://...")` in PostgreSQL. Close it when done, or use `with`.
     """
 
-    @functools.wraps(AsyncMemory.__init__)
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._memory = AsyncMemory(*args, **kwargs)
+    def __init__(
+        self,
+        database: str | None = None,
+        *,
+        home: str | PathLike[str] | None = None,
+        embedder: str | Embedder | None = None,
+        preset: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._memory = AsyncMemory(database, home=home, embedder=embedder, preset=preset, settings=settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting = threading.Lock()
 

@@ -1,0 +1,1 @@
+"""The HTTP doors. Nothing below this folder knows of HTTP."""

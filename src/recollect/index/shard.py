@@ -24,7 +24,7 @@ class Shard:
     """
 
     dimensions: int
-    revision: Revision = Revision()
+    revision: Revision = field(default_factory=Revision)
     count: int = 0
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))

@@ -30,7 +30,7 @@ def listen(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[st
     return [turn for message in messages if (turn := _turn(scope, message, at)) is not None]
 
 
-def _turn(scope: Scope, message: Mapping[str, Any], at: datetime) -> Turn | None:
+def _turn(scope: Scope, message: object, at: datetime) -> Turn | None:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise InvalidInput(f"a message is a mapping with 'role' and 'content', not {message!r}")
     text = mended_text(_text(message.get("content")))

@@ -1,0 +1,45 @@
+# Everything a newcomer needs; each target sets up what it uses. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test drill check bench docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.base: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.base
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+serve: $(VENV)/.base ## Run the server on http://127.0.0.1:8100
+	$(BIN)/recollect serve
+
+test: $(VENV)/.dev ## Check style and types, then run the tests (under 10 minutes)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n auto
+
+drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
+	$(BIN)/pytest -m drill -s --timeout 3600
+
+check: $(VENV)/.dev ## Check style and types only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev ## Measure search, writes and memory
+	$(BIN)/python -m benchmarks.run
+
+docs: $(VENV)/.dev ## Print the generated documents anew
+	$(BIN)/python scripts/print_docs.py
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

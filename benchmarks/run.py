@@ -1,0 +1,169 @@
+"""`make bench`: what a search and a write cost, beside the floor they cannot go below.
+
+The floor of a search is embedding the question and one product of a numpy matrix of that user's vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from benchmarks.corpus import questions, sentences
+from benchmarks.timing import Timing, resident_mb, timed
+from recollect.model.change import Add, By
+from recollect.model.scope import Scope
+from recollect.models.embedding import Embedder
+from recollect.recall import Search
+from recollect.service import Service
+from recollect.settings import load
+from recollect.wiring import LEDGER_FILE, open_embedder, open_service
+from recollect.write.draft import draft
+
+BY = By("bench")
+BATCH = 1000
+
+
+async def fill(service: Service, embedder: Embedder, user: str, count: int, *, seed: int) -> np.ndarray:
+    """Give a user memories, a thousand a transaction; gives their vectors."""
+    texts, scope, parts = sentences(seed), Scope(user), []
+    for start in range(0, count, BATCH):
+        batch = list(islice(texts, min(BATCH, count - start)))
+        vectors = await embedder.embed(batch)
+        changes = [Add(draft(scope, text, {}), vector) for text, vector in zip(batch, vectors, strict=True)]
+        await service._ledger.apply(scope, changes, by=BY)
+        parts.append(vectors)
+    return np.concatenate(parts)
+
+
+async def floor(embedder: Embedder, matrix: np.ndarray, asked: list[str]) -> Timing:
+    """Embed the question, one product, the ten best."""
+
+    async def call(number: int) -> None:
+        [vector] = await embedder.embed([asked[number]], role="query")
+        scores = matrix @ vector
+        np.argpartition(-scores, 10)[:10]
+
+    return await timed(call, times=len(asked) - 5)
+
+
+async def search(service: Service, user: str, asked: list[str]) -> tuple[Timing, dict[str, float]]:
+    """The whole search, and the share of each step."""
+    scope, steps = Scope(user), {}
+
+    async def call(number: int) -> None:
+        result = await service.search(scope, Search(query=asked[number], limit=10))
+        for step, took in result.steps_us.items():
+            steps.setdefault(step, []).append(took)
+
+    timing = await timed(call, times=len(asked) - 5)
+    return timing, {step: float(np.median(took)) for step, took in steps.items()}
+
+
+async def vector_part(service: Service, embedder: Embedder, user: str, matrix: np.ndarray, asked: list[str]) -> float:
+    """How much longer the index takes than the bare product, for the same question vectors."""
+    from recollect.model.query import EVERYTHING
+
+    vectors = await embedder.embed(asked, role="query")
+    scope = Scope(user)
+
+    async def bare(number: int) -> None:
+        np.argpartition(-(matrix @ vectors[number]), 10)[:10]
+
+    async def ours(number: int) -> None:
+        await service._index.search(scope, vectors[number], filter=EVERYTHING, limit=10)
+
+    base = await timed(bare, times=len(asked) - 5)
+    return (await timed(ours, times=len(asked) - 5)).p50_us / base.p50_us
+
+
+async def main() -> None:
+    """Run all of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="1000,10000,100000", help="memories of each measured user")
+    parser.add_argument("--others", type=int, default=1000, help="other users in the same file")
+    parser.add_argument("--questions", type=int, default=300)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="recollect-bench-") as home:
+        await measure(Path(home), args)
+
+
+async def measure(home: Path, args: argparse.Namespace) -> None:
+    """Fill a ledger step by step, and measure after each step."""
+    settings = load({"home": home}, environ={}).settings
+    embedder = await open_embedder(settings.model_copy(update={"embedding_cache_mb": 0}))
+    service = await open_service(settings, embedder=embedder)
+    asked = list(islice(questions(1), args.questions + 5))
+    await embedder.embed(["warm"])
+    print(f"{embedder.model}, {args.questions} questions each, one file\n")
+
+    print("search                       floor                       whole search                 ratio  vectors")
+    matrices = {}
+    for size in map(int, args.sizes.split(",")):
+        user = f"user-{size}"
+        start = perf_counter()
+        matrices[user] = await fill(service, embedder, user, size, seed=size)
+        rate = size / (perf_counter() - start)
+        cold = perf_counter()
+        await service.search(Scope(user), Search(query=asked[0], limit=10))
+        cold = perf_counter() - cold
+        await report(service, embedder, user, matrices[user], asked)
+        print(f"    filled at {rate:,.0f}/s in batches of {BATCH}; first search, loading the user, {cold * 1e3:,.0f} ms")
+
+    start = perf_counter()
+    for number in range(args.others):
+        await fill(service, embedder, f"other-{number}", 100, seed=10_000_000 + number)
+    print(f"\nafter {args.others} other users with 100 memories each ({perf_counter() - start:.0f} s):")
+    for user, matrix in matrices.items():
+        await report(service, embedder, user, matrix, asked)
+
+    await writes(service)
+    await sizes(service, home)
+    await service.close()
+
+
+async def report(service: Service, embedder: Embedder, user: str, matrix: np.ndarray, asked: list[str]) -> None:
+    """One line of the table, and where the microseconds go."""
+    base = await floor(embedder, matrix, asked)
+    whole, steps = await search(service, user, asked)
+    vectors = await vector_part(service, embedder, user, matrix, asked)
+    print(f"{len(matrix):>8,} memories  {base}  {whole}  {whole.p50_us / base.p50_us:5.1f}x {vectors:5.1f}x")
+    print("    " + "   ".join(f"{step} {took:,.0f} us" for step, took in steps.items()))
+
+
+async def writes(service: Service) -> None:
+    """Adds through the whole service, each on disk before it returns."""
+    texts = sentences(99)
+
+    async def add(number: int) -> None:
+        from recollect.remember import NewMemory
+
+        await service.add(Scope(f"writer-{number % 50}"), NewMemory(content=next(texts)), by=BY)
+
+    alone = await timed(add, times=300)
+    start = perf_counter()
+    await asyncio.gather(*(add(number) for number in range(5000)))
+    print(f"\nadds, synced to disk: one at a time {alone} = {1e6 / alone.p50_us:,.0f}/s; "
+          f"5,000 at once {5000 / (perf_counter() - start):,.0f}/s")  # fmt: skip
+
+
+async def sizes(service: Service, home: Path) -> None:
+    """Memory and disk."""
+    stats = await service.stats()
+    text = sum([len(line["memory"]) async for line in service.export(Scope("user-1000"))]) / 1000
+    bytes_each = stats["bytes"] / stats["memories"]
+    print(f"\n{stats['memories']:,} memories: {stats['bytes'] / 2**20:,.0f} MiB on disk, {bytes_each:,.0f} bytes each "
+          f"(text {text:.0f}, vector {2 * service.model.dimensions}); process {resident_mb():,.0f} MiB "
+          f"({(home / LEDGER_FILE).name})")  # fmt: skip
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

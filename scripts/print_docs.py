@@ -1,0 +1,10 @@
+"""Print the documents that are made from the code: docs/settings.md."""
+
+from pathlib import Path
+
+from recollect.settings_page import settings_page
+
+if __name__ == "__main__":
+    page = Path(__file__).parent.parent / "docs" / "settings.md"
+    page.write_text(settings_page(), encoding="utf-8")
+    print(f"wrote {page.name}")

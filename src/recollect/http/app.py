@@ -1,0 +1,34 @@
+"""The server's application: a service that lives as long as it does, and the routes in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from recollect import __version__
+from recollect.http.errors import install_errors
+from recollect.http.health import router as health
+from recollect.settings import Settings
+from recollect.wiring import open_service
+
+DESCRIPTION = "Long-term memory for LLM applications and agents."
+
+
+def make_app(settings: Settings) -> FastAPI:
+    """An application that opens its service when it starts and closes it when it stops."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.service = await open_service(settings)
+        try:
+            yield
+        finally:
+            await app.state.service.close()
+
+    app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
+    app.state.settings = settings
+    app.include_router(health)
+    install_errors(app)
+    return app

@@ -1,0 +1,81 @@
+"""Is it up, is it ready, what is it: the routes operators and load balancers ask."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from recollect import __version__
+from recollect.errors import RecollectError
+from recollect.service import Service
+
+router = APIRouter(tags=["health"])
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Health(BaseModel):
+    """The process answers, and this is how it is set up."""
+
+    status: Literal["ok"] = "ok"
+    version: str = Field(examples=["0.1.0"])
+    embedding_model: str = Field(examples=["recollect-static-1"])
+    dimensions: int = Field(examples=[384])
+    preset: str = Field(examples=[""])
+
+
+class Ready(BaseModel):
+    """Whether requests can be served, and if not, what is missing."""
+
+    status: Literal["ready", "degraded"]
+    checks: dict[str, str] = Field(examples=[{"ledger": "ok"}])
+
+
+class Version(BaseModel):
+    """What runs here."""
+
+    version: str = Field(examples=["0.1.0"])
+    python: str = Field(examples=["3.11.7"])
+
+
+@router.get("/live")
+async def live() -> Alive:
+    """The process is alive; it asks nothing of anything behind it."""
+    return Alive()
+
+
+@router.get("/health")
+async def health(request: Request) -> Health:
+    """The process is alive and set up like this."""
+    service: Service = request.app.state.service
+    return Health(
+        version=__version__,
+        embedding_model=service.model.name,
+        dimensions=service.model.dimensions,
+        preset=request.app.state.settings.preset,
+    )
+
+
+@router.get("/ready", responses={503: {"model": Ready, "description": "Something that is needed does not answer."}})
+async def ready(request: Request, response: Response) -> Ready:
+    """Whether the ledger answers; 503 if it does not."""
+    service: Service = request.app.state.service
+    try:
+        await service.ping()
+    except RecollectError as error:
+        response.status_code = 503
+        return Ready(status="degraded", checks={"ledger": str(error)})
+    return Ready(status="ready", checks={"ledger": "ok"})
+
+
+@router.get("/version")
+async def version() -> Version:
+    """What runs here."""
+    return Version(version=__version__, python=sys.version.split()[0])

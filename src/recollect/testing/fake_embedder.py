@@ -1,0 +1,123 @@
+"""An embedder for tests, as an object and as OpenAI's JSON.
+
+The same text gives the same vector on every machine, and nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import shake_256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recollect.models.embedding import EmbeddingModel, Role
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from recollect.models.embedding import Matrix
+
+_WORD = re.compile(r"\w+")
+_NO_WORDS = "no words"  # holds a space, so no real word can ever be it
+
+
+class FakeEmbedder:
+    """Embeds texts by their words: the more words two texts share, the closer they are.
+
+    `fail_with` and `delay_s` may be set at any time, and hold until they are set again.
+    """
+
+    def __init__(
+        self,
+        dimensions: int = 64,
+        *,
+        name: str = "fake",
+        fail_with: Exception | None = None,
+        delay_s: float = 0.0,
+    ) -> None:
+        if dimensions < 1:
+            raise ValueError(f"an embedding has at least one dimension, not {dimensions}")
+        self.fail_with = fail_with
+        self.delay_s = delay_s
+        self.calls = 0
+        self.texts_embedded = 0
+        self.roles: list[Role] = []
+        self.closed = False
+        self._model = EmbeddingModel(name, dimensions)
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._model
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
+        """Embed `texts` by their words, after `delay_s`; raise `fail_with` where it is set."""
+        self.calls += 1
+        self.roles.append(role)
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        if self.fail_with is not None:
+            raise self.fail_with
+        self.texts_embedded += len(texts)
+        return embed_words(texts, self._model.dimensions)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def embed_words(texts: Sequence[str], dimensions: int) -> Matrix:
+    """One unit row a text: the sum of a fixed direction for each distinct word, made length one."""
+    rows = np.empty((len(texts), dimensions), dtype=np.float32)
+    for row, text in enumerate(texts):
+        rows[row] = _sum_of_words(text, dimensions)
+    return rows
+
+
+def _sum_of_words(text: str, dimensions: int) -> Matrix:
+    words = set(_WORD.findall(text.casefold()))
+    # Whole numbers are summed, so the order in which a set is walked cannot change the last bit.
+    total = np.zeros(dimensions, dtype=np.int64)
+    for word in words:
+        total += _direction(word, dimensions)
+    if not total.any():
+        total += _direction(_NO_WORDS, dimensions)
+    return (total / np.linalg.norm(total)).astype(np.float32)
+
+
+@lru_cache(maxsize=65_536)
+def _direction(word: str, dimensions: int) -> NDArray[np.int8]:
+    """Plus or minus one in each dimension, drawn from a hash of the word."""
+    digest = shake_256(word.encode()).digest(-(-dimensions // 8))
+    bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))[:dimensions]
+    return (bits.astype(np.int8) * 2 - 1).astype(np.int8)
+
+
+def openai_embeddings(asked: Mapping[str, Any], default_dimensions: int) -> dict[str, Any]:
+    """The body that answers an embeddings request; ValueError says what is wrong with the request."""
+    texts, dimensions = _input_texts(asked.get("input")), asked.get("dimensions", default_dimensions)
+    if type(dimensions) is not int or dimensions < 1:
+        raise ValueError("'dimensions' must be a whole number of at least 1")
+    packed = asked.get("encoding_format") == "base64"
+    data = []
+    for index, row in enumerate(embed_words(texts, dimensions).astype("<f4")):
+        vector = base64.b64encode(row.tobytes()).decode() if packed else row.tolist()
+        data.append({"object": "embedding", "index": index, "embedding": vector})
+    tokens = sum(len(_WORD.findall(text)) for text in texts)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": asked.get("model"), "usage": usage}
+
+
+def _input_texts(given: object) -> list[str]:
+    match given:
+        case str() as text:
+            return [text]
+        case [int(), *_] as tokens:
+            return [" ".join(map(str, tokens))]
+        case [_, *_] as items if all(isinstance(item, str | list) for item in items):
+            texts: Sequence[Any] = items
+            return [text if isinstance(text, str) else " ".join(map(str, text)) for text in texts]
+    raise ValueError("'input' must be a text, a list of texts, or lists of token numbers")

@@ -1,0 +1,196 @@
+"""The HTTP side of the scripted LLM: requests read byte for byte, answers sent with all their faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, assert_never
+
+import uvicorn
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from recollect.testing.llm_faults import Answer, Cut
+from recollect.testing.llm_wire import texts
+
+Kind: TypeAlias = Literal["chat", "responses", "embeddings", "models", "other"]
+
+_KINDS: dict[tuple[str, str], Kind] = {
+    ("POST", "/v1/chat/completions"): "chat",
+    ("POST", "/v1/responses"): "responses",
+    ("POST", "/v1/embeddings"): "embeddings",
+    ("GET", "/v1/models"): "models",
+    ("HEAD", "/v1/models"): "models",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """A request exactly as it came: path and query undecoded, body byte for byte."""
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    body: bytes
+    at: datetime
+
+    @property
+    def kind(self) -> Kind:
+        return _KINDS.get((self.method, self.path), "other")
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON, or None where it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def text(self) -> str:
+        """All that the model is given to read, one text a line."""
+        found = self.json
+        asked = found if isinstance(found, dict) else {}
+        return "\n".join(texts([asked.get(name) for name in ("instructions", "messages", "input")]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Disconnect:
+    """A client that went away before its answer was whole."""
+
+    request: Recorded
+    at: datetime
+
+
+async def read(scope: Scope, receive: Receive) -> Recorded | None:
+    """The request once it is whole, or None where the client left before that."""
+    at, body = datetime.now(UTC), bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
+            return Recorded(scope["method"], path, query, Headers(scope=scope), bytes(body), at)
+
+
+async def deliver(answer: Answer, receive: Receive, send: Send, transport: asyncio.Transport) -> bool:
+    """Send the answer with all its faults; False if the client went away before the end."""
+    sending = asyncio.create_task(_send(answer, send, transport))
+    leaving = asyncio.create_task(_left(receive))
+    try:
+        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not sending.done():
+            return False
+        return await sending
+    finally:
+        sending.cancel()
+        leaving.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send(answer: Answer, send: Send, transport: asyncio.Transport) -> bool:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+    start = {"type": "http.response.start", "status": answer.status, "headers": headers}
+    begun = False
+    for step in answer.steps:
+        if isinstance(step, bytes):
+            # A breath between two writes, so that the loop sends each of them on its own.
+            await (asyncio.sleep(0) if begun else send(start))
+            begun = True
+            await send(_part(step))
+        elif step is Cut.HANG:
+            await asyncio.Event().wait()
+        elif step is Cut.RESET:
+            await _reset(transport)
+            return True
+        elif isinstance(step, float | int):
+            await asyncio.sleep(step)
+        else:
+            assert_never(step)
+    if not begun:
+        await send(start)
+    # An empty part waits until the rest is taken, so that a client that left a large answer is noticed.
+    await send(_part(b""))
+    if transport.is_closing():
+        return False
+    await send(_part(b"", more=False))
+    return True
+
+
+def _part(body: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+async def _reset(transport: asyncio.Transport) -> None:
+    # A reset throws away what the client has not been handed yet: let what was written arrive first.
+    await asyncio.sleep(0.02)
+    # Closing a socket that lingers for no time sends RST instead of FIN.
+    no_linger = struct.pack("ii", 1, 0)
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
+    transport.abort()
+
+
+class _Connection(H11Protocol):
+    """Hands its transport to the app: ASGI itself has no word for resetting a connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "transport": transport}
+        # Switched off here, because uvicorn's own setting silences the loggers of the whole process.
+        self.access_log = False
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that says when it listens and stops without waiting for its clients."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_Connection,
+            loop="asyncio",
+            interface="asgi3",
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+            log_config=None,
+            timeout_keep_alive=60,
+        )
+        super().__init__(config)
+        self.ready = threading.Event()
+        self.stopping = False
+
+    def stop(self) -> None:
+        """Begin to stop; may be called from any thread."""
+        self.stopping = True
+        self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def main_loop(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self.ready.set()
+        await self._stop.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        # Every answer in progress now sees its client gone; one held by a function is given a second.
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=1)

@@ -1,0 +1,280 @@
+"""What a scripted model says, and the OpenAI shapes in which it is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from recollect.testing.llm_faults import HTML_PAGE, Answer, Fault, to_json
+
+Json: TypeAlias = dict[str, Any]
+
+ONLY_IN_REASONING = "only_in_reasoning"
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_BEGUN: Json = {"status": "in_progress", "content": [], "arguments": "", "summary": []}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function the model wants called; arguments given as text are sent as they are, broken or not."""
+
+    name: str
+    arguments: Mapping[str, Any] | str
+    id: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(dict(self.arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model says, and the faults with which it arrives."""
+
+    content: str | None = None
+    tool_calls: Sequence[ToolCall] = ()
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    faults: Sequence[Fault] = ()
+
+    @property
+    def finish(self) -> str:
+        return self.finish_reason or ("tool_calls" if self.tool_calls else "stop")
+
+    @property
+    def text(self) -> str:
+        """All the model wrote: its reasoning, its content and its tool calls."""
+        calls = (f"{call.name} {call.text}" for call in self.tool_calls)
+        return " ".join([self.reasoning or "", self.content or "", *calls])
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One exchange to be put on the wire: the request's JSON, the reply, a number and a time."""
+
+    asked: Json
+    reply: Reply
+    serial: int
+    created: int
+    prompt_tokens: int
+
+    @property
+    def completion_tokens(self) -> int:
+        return count_tokens(self.reply.text) * self.choices
+
+    @property
+    def choices(self) -> int:
+        n = self.asked.get("n")
+        return n if type(n) is int and 1 <= n <= 128 else 1
+
+    def calls(self) -> list[tuple[str, ToolCall]]:
+        """The reply's tool calls, each with an id that no other call has."""
+        calls = enumerate(self.reply.tool_calls)
+        return [(call.id or f"call_{self.serial}_{at}", call) for at, call in calls]
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every text in messages or input items, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+    elif isinstance(value, dict):
+        yield from texts([value.get(name) for name in ("content", "text", "output")])
+
+
+def count_tokens(text: str) -> int:
+    """Words and punctuation marks: a count that anyone can repeat by hand."""
+    return sum(1 for _ in _TOKEN.finditer(text))
+
+
+def chat(exchange: Exchange) -> Answer:
+    """A chat completion, whole or as chunks, as the request asks."""
+    if exchange.asked.get("stream") is True:
+        return Answer.stream(list(_chat_frames(exchange)))
+    message: Json = {"role": "assistant", "content": exchange.reply.content, "refusal": None}
+    if exchange.reply.reasoning is not None:
+        message["reasoning_content"] = exchange.reply.reasoning
+    if exchange.reply.tool_calls:
+        message["tool_calls"] = [
+            {"id": id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
+            for id, call in exchange.calls()
+        ]
+    choices = [
+        {"index": at, "message": message, "logprobs": None, "finish_reason": exchange.reply.finish}
+        for at in range(exchange.choices)
+    ]
+    head = _chat_head(exchange, "chat.completion")
+    return Answer.json({**head, "choices": choices, "usage": _usage(exchange)})
+
+
+def _chat_head(exchange: Exchange, kind: str) -> Json:
+    model = exchange.asked.get("model")
+    return {
+        "id": f"chatcmpl-{exchange.serial:08d}",
+        "object": kind,
+        "created": exchange.created,
+        "model": model,
+    }
+
+
+def _usage(exchange: Exchange) -> Json:
+    prompt, completion = exchange.prompt_tokens, exchange.completion_tokens
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def _chat_frames(exchange: Exchange) -> Iterator[bytes]:
+    options = exchange.asked.get("stream_options")
+    usage_asked = isinstance(options, dict) and options.get("include_usage") is True
+    head = _chat_head(exchange, "chat.completion.chunk")
+
+    def frame(choices: list[Json], usage: Json | None = None) -> bytes:
+        chunk = {**head, "choices": choices} | ({"usage": usage} if usage_asked else {})
+        return b"data: " + to_json(chunk) + b"\n\n"
+
+    opening: Json = {"role": "assistant", "content": None if exchange.reply.content is None else ""}
+    for delta, finish in [
+        *((delta, None) for delta in (opening, *_deltas(exchange))),
+        ({}, exchange.reply.finish),
+    ]:
+        for at in range(exchange.choices):
+            yield frame([{"index": at, "delta": delta, "logprobs": None, "finish_reason": finish}])
+    if usage_asked:
+        yield frame([], _usage(exchange))
+    yield b"data: [DONE]\n\n"
+
+
+def _deltas(exchange: Exchange) -> Iterator[Json]:
+    for piece in _pieces(exchange.reply.reasoning or ""):
+        yield {"reasoning_content": piece}
+    for piece in _pieces(exchange.reply.content or ""):
+        yield {"content": piece}
+    for at, (id, call) in enumerate(exchange.calls()):
+        start = {"index": at, "id": id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        yield {"tool_calls": [start]}
+        for piece in _pieces(call.text):
+            yield {"tool_calls": [{"index": at, "function": {"arguments": piece}}]}
+
+
+def _pieces(text: str) -> list[str]:
+    """Cut as a model streams it: word by word, or in at most 64 parts where there are many words."""
+    if len(text) <= 2048:
+        return re.findall(r"\s*\S+|\s+", text)
+    size = -(-len(text) // 64)
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def responses(exchange: Exchange) -> Answer:
+    """A Response, whole or as typed events, as the request asks."""
+    if exchange.asked.get("stream") is not True:
+        return Answer.json(_response(exchange, _items(exchange)))
+    events = ({**event, "sequence_number": number} for number, event in enumerate(_response_events(exchange)))
+    return Answer.stream([f"event: {e['type']}\ndata: ".encode() + to_json(e) + b"\n\n" for e in events])
+
+
+def _response(exchange: Exchange, output: list[Json] | None) -> Json:
+    """The Response object; without output it has only begun."""
+    status = "in_progress" if output is None else _status(exchange)
+    prompt, completion = exchange.prompt_tokens, exchange.completion_tokens
+    tokens = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
+    thought = {"reasoning_tokens": count_tokens(exchange.reply.reasoning or "")}
+    usage = {**tokens, "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": thought}
+    echoed = ("instructions", "metadata", "model", "previous_response_id", "temperature", "top_p")
+    return {
+        "id": f"resp_{exchange.serial:08d}",
+        "object": "response",
+        "created_at": exchange.created,
+        "status": status,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+        "output": output or [],
+        "parallel_tool_calls": exchange.asked.get("parallel_tool_calls", True),
+        "tool_choice": exchange.asked.get("tool_choice", "auto"),
+        "tools": exchange.asked.get("tools", []),
+        "usage": usage if output is not None else None,
+        **{name: exchange.asked.get(name) for name in echoed},
+    }
+
+
+def _status(exchange: Exchange) -> str:
+    return "incomplete" if exchange.reply.finish == "length" else "completed"
+
+
+def _items(exchange: Exchange) -> list[Json]:
+    items: list[Json] = []
+    reply, status = exchange.reply, _status(exchange)
+    if reply.reasoning is not None:
+        summary = [{"type": "summary_text", "text": reply.reasoning}]
+        items.append({"id": f"rs_{exchange.serial}", "type": "reasoning", "summary": summary})
+    if reply.content is not None:
+        part = {"type": "output_text", "text": reply.content, "annotations": [], "logprobs": []}
+        head = {"id": f"msg_{exchange.serial}", "type": "message", "role": "assistant"}
+        items.append({**head, "status": status, "content": [part]})
+    for at, (id, call) in enumerate(exchange.calls()):
+        head = {"id": f"fc_{exchange.serial}_{at}", "type": "function_call", "status": status, "call_id": id}
+        items.append({**head, "name": call.name, "arguments": call.text})
+    return items
+
+
+def _response_events(exchange: Exchange) -> Iterator[Json]:
+    items = _items(exchange)
+    for step in ("created", "in_progress"):
+        yield {"type": f"response.{step}", "response": _response(exchange, None)}
+    for at, item in enumerate(items):
+        begun = {name: _BEGUN.get(name, value) for name, value in item.items()}
+        yield {"type": "response.output_item.added", "output_index": at, "item": begun}
+        where = {"item_id": item["id"], "output_index": at}
+        if item["type"] == "message":
+            yield from _text_events(item["content"][0], {**where, "content_index": 0})
+        elif item["type"] == "function_call":
+            kind, text = "response.function_call_arguments", item["arguments"]
+            for piece in _pieces(text):
+                yield {"type": f"{kind}.delta", **where, "delta": piece}
+            yield {"type": f"{kind}.done", **where, "name": item["name"], "arguments": text}
+        yield {"type": "response.output_item.done", "output_index": at, "item": item}
+    final = _response(exchange, items)
+    yield {"type": f"response.{final['status']}", "response": final}
+
+
+def _text_events(part: Json, where: Json) -> Iterator[Json]:
+    yield {"type": "response.content_part.added", **where, "part": {**part, "text": ""}}
+    for piece in _pieces(part["text"]):
+        yield {"type": "response.output_text.delta", **where, "delta": piece, "logprobs": []}
+    yield {"type": "response.output_text.done", **where, "text": part["text"], "logprobs": []}
+    yield {"type": "response.content_part.done", **where, "part": part}
+
+
+def _facts(**changes: object) -> str:
+    fact = {"id": 0, "content": "The budget for the Hawaii trip is $10,000", "importance": 0.8}
+    return json.dumps({"facts": [{**fact, **changes}]})
+
+
+MALFORMED_ANSWERS: dict[str, str] = {
+    "empty": "",
+    "null": "null",
+    "fenced": f"Here it is:\n```json\n{_facts()}\n```\nShall I go on?",
+    "prose_with_braces": f"I read {{both turns}} and {{weighed}} them. {_facts()} I hope {{this}} helps.",
+    "cut_off": _facts()[:60],
+    "nan": _facts(importance=math.nan),
+    "duplicate_keys": '{"facts": [], ' + _facts()[1:],
+    "lone_surrogate": _facts(content="Likes surfing \ud83c"),
+    "ten_megabytes": _facts(content="x" * 10_000_000),
+    "wrong_types": _facts(id="zero", content=7, importance="high"),
+    "unknown_ids": _facts(id=987_654),
+    "negative_ids": _facts(id=-1),
+    "thousand_facts": json.dumps({"facts": [{"id": n, "content": f"Fact number {n}"} for n in range(1000)]}),
+    "think_before_json": f"<think>They said {{something}} about a trip.</think>\n{_facts()}",
+    ONLY_IN_REASONING: _facts(),
+    "html_page": HTML_PAGE,
+}
+
+
+def malformed_reply(name: str) -> Reply:
+    """The malformed answer of that name as a reply, in the place where such a model puts it."""
+    text = MALFORMED_ANSWERS[name]
+    return Reply(content="", reasoning=text) if name == ONLY_IN_REASONING else Reply(text)

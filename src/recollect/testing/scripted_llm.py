@@ -1,0 +1,295 @@
+"""A real HTTP server that speaks OpenAI's API, says what a test tells it to, and misbehaves on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from types import TracebackType
+from typing import Self, TypeAlias, assert_never
+
+from starlette.types import Receive, Scope, Send
+
+from recollect.testing import llm_wire
+from recollect.testing.fake_embedder import openai_embeddings
+from recollect.testing.llm_faults import Answer, Fault, error_body
+from recollect.testing.llm_server import Disconnect, Kind, Recorded, Server, deliver, read
+from recollect.testing.llm_wire import Exchange, Json, Reply, ToolCall, count_tokens, texts
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What the calls would have cost: every arrival counts as a call, every answer laid out as tokens."""
+
+    calls: Mapping[Kind, int]
+    prompt_tokens: int
+    completion_tokens: int
+    embedding_tokens: int
+
+
+Scripted: TypeAlias = str | Reply | Callable[[Recorded], str | Reply]
+Condition: TypeAlias = str | Callable[[Recorded], bool]
+
+
+def echo(request: Recorded) -> str:
+    """What is answered when nothing is scripted: the last words of the user."""
+    asked = request.json if isinstance(request.json, dict) else {}
+    said = asked.get("messages", asked.get("input"))
+    if isinstance(said, list):
+        said = [item for item in said if isinstance(item, dict) and item.get("role") == "user"][-1:]
+    return "You said: " + "\n".join(texts(said))
+
+
+class _Script:
+    """The ways to say what is answered, alike for the next request and for a rule."""
+
+    def reply(
+        self,
+        said: Scripted | None = None,
+        *,
+        tool_calls: Sequence[ToolCall] = (),
+        reasoning: str | None = None,
+        finish_reason: str | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> Self:
+        """Answer with a text, tool calls, a `Reply`, or what a function makes of the request."""
+        if said is None or isinstance(said, str):
+            self._take(Reply(said, tool_calls, reasoning, finish_reason, faults))
+        elif tool_calls or reasoning or finish_reason or faults:
+            raise TypeError("a Reply or a function says everything itself: leave the keywords out")
+        else:
+            self._take(said)
+        return self
+
+    def reply_json(self, value: object) -> Self:
+        """Answer with `value` as JSON text."""
+        return self.reply(json.dumps(value))
+
+    def _take(self, said: Scripted) -> None:
+        raise NotImplementedError
+
+
+class Rule(_Script):
+    """What is answered to the requests that meet a condition, until it is removed."""
+
+    def __init__(self, rules: list[Rule], lock: threading.Condition, condition: Condition) -> None:
+        self.said: Scripted = ""
+        self._rules = rules
+        self._lock = lock
+        self._condition = condition
+
+    def matches(self, request: Recorded) -> bool:
+        if isinstance(self._condition, str):
+            return self._condition in request.text
+        return bool(self._condition(request))
+
+    def remove(self) -> None:
+        """Stop answering; doing so twice is no error."""
+        with self._lock:
+            if self in self._rules:
+                self._rules.remove(self)
+
+    def _take(self, said: Scripted) -> None:
+        with self._lock:
+            self.said = said
+            self.remove()
+            self._rules.append(self)
+
+
+@dataclass(slots=True)
+class _Pending:
+    faults: Sequence[Fault]
+    times: int | None
+    on: Kind | None
+
+
+class ScriptedLLM(_Script):
+    """A scripted OpenAI-compatible server, running while its `with` block does.
+
+    A rule answers first, the latest that matches; then the queue, in order; then `default`. A reply in the
+    queue is used up when it was sent, so a client that retries after a fault still gets it.
+    """
+
+    def __init__(self, *, dimensions: int = 64, models: Sequence[str] = ("scripted",)) -> None:
+        self.dimensions = dimensions
+        self.models = tuple(models)
+        self.default: Scripted = echo
+        self.requests: list[Recorded] = []
+        self.answers: list[tuple[Recorded, Answer]] = []
+        self.disconnects: list[Disconnect] = []
+        self._changed = threading.Condition()
+        self._queue: deque[Scripted] = deque()
+        self._rules: list[Rule] = []
+        self._pending: list[_Pending] = []
+        self._tokens: Counter[str] = Counter()
+        self._port = 0
+        self._serial = 0
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def stats(self) -> Stats:
+        kinds = Counter(request.kind for request in list(self.requests))
+        tokens = self._tokens
+        return Stats(kinds, tokens["prompt"], tokens["completion"], tokens["embedding"])
+
+    def calls(self, kind: Kind) -> list[Recorded]:
+        """The recorded requests of one kind, in order of arrival."""
+        return [request for request in list(self.requests) if request.kind == kind]
+
+    def when(self, condition: Condition) -> Rule:
+        """A rule for requests whose text holds `condition`, or for which it is true; then `.reply(...)`."""
+        return Rule(self._rules, self._changed, condition)
+
+    def fault(self, *faults: Fault, times: int | None = 1, on: Kind | None = None) -> None:
+        """Go wrong in all these ways at once, for the next `times` requests (None: always) of a kind."""
+        with self._changed:
+            self._pending.append(_Pending(faults, times, on))
+
+    def clear(self) -> None:
+        """Forget what was recorded and counted; the script stays."""
+        with self._changed:
+            for record in (self.requests, self.answers, self.disconnects, self._tokens):
+                record.clear()
+
+    def wait_for(self, happened: Callable[[Self], object], timeout_s: float = 2.0) -> None:
+        """Block until `happened(self)` is true of what was recorded; TimeoutError if it never is."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: happened(self), timeout_s):
+                arrived = [f"{request.method} {request.path}" for request in self.requests]
+                raise TimeoutError(f"not within {timeout_s} s; recorded: {arrived}")
+
+    def start(self) -> Self:
+        """Listen on loopback; after a `stop`, on the same port as before."""
+        listener = socket.create_server(("127.0.0.1", self._port), backlog=512)
+        self._port = listener.getsockname()[1]
+        self._server = Server(self._serve)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="scripted-llm", daemon=True)
+        self._thread.start()
+        if not self._server.ready.wait(10):
+            raise RuntimeError("the scripted LLM did not start within 10 s")
+        return self
+
+    def stop(self) -> None:
+        """Drop every connection and free the port; doing so twice is no error."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.stop()
+        self._thread.join(10)
+        if self._thread.is_alive():
+            raise RuntimeError("the scripted LLM did not stop: does a function in the script still wait?")
+        self._server = self._thread = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _take(self, said: Scripted) -> None:
+        with self._changed:
+            self._queue.append(said)
+
+    def _due_faults(self, kind: Kind) -> Sequence[Fault]:
+        with self._changed:
+            due = next((each for each in self._pending if each.on in (None, kind)), None)
+            if due is None:
+                return ()
+            if due.times is not None:
+                due.times -= 1
+                if due.times <= 0:
+                    self._pending.remove(due)
+            return due.faults
+
+    def _choose(self, request: Recorded, *, spoiled: bool) -> Scripted:
+        with self._changed:
+            for rule in reversed(self._rules):
+                if rule.matches(request):
+                    return rule.said
+            if not self._queue:
+                return self.default
+            return self._queue[0] if spoiled else self._queue.popleft()
+
+    async def _lay_out(self, request: Recorded, serial: int) -> Answer:
+        """The whole answer, faults included. A mistake in the script is a 500 that names it."""
+        faults = self._due_faults(request.kind)
+        try:
+            answer = await self._honest(request, serial, spoiled=any(fault.spoils for fault in faults))
+            return reduce(lambda bent, fault: fault.bend(bent), faults, answer)
+        except Exception as error:  # the script is the test's own code and may raise anything
+            mistake = f"the script failed: {type(error).__name__}: {error}"
+            return Answer.json(error_body(mistake, kind="script_error"), status=500)
+
+    async def _honest(self, request: Recorded, serial: int, *, spoiled: bool) -> Answer:
+        asked = request.json if isinstance(request.json, dict) else {}
+        match request.kind:
+            case "models":
+                models = [{"id": id, "object": "model", "created": 0, "owned_by": "test"} for id in self.models]
+                return Answer.json({"object": "list", "data": models})
+            case "other":
+                return _description(request)
+            case "embeddings":
+                return self._embeddings(asked)
+            case "chat" | "responses":
+                if request.kind == "chat" and not isinstance(asked.get("messages"), list):
+                    return Answer.json(error_body("'messages' must be a list"), status=400)
+                return await self._model_answer(request, asked, serial, spoiled=spoiled)
+        assert_never(request.kind)
+
+    def _embeddings(self, asked: Json) -> Answer:
+        try:
+            body = openai_embeddings(asked, self.dimensions)
+        except ValueError as error:
+            return Answer.json(error_body(str(error)), status=400)
+        self._tokens["embedding"] += body["usage"]["total_tokens"]
+        return Answer.json(body)
+
+    async def _model_answer(self, request: Recorded, asked: Json, serial: int, *, spoiled: bool) -> Answer:
+        said = self._choose(request, spoiled=spoiled)
+        # In a thread, so that a function may wait for the test without holding up other answers.
+        said = await asyncio.to_thread(said, request) if callable(said) else said
+        reply = Reply(said) if isinstance(said, str) else said
+        at, prompt_tokens = int(request.at.timestamp()), count_tokens(request.text)
+        exchange = Exchange(asked, reply, serial, at, prompt_tokens)
+        if not spoiled:
+            self._tokens.update(prompt=prompt_tokens, completion=exchange.completion_tokens)
+        answer = llm_wire.chat(exchange) if request.kind == "chat" else llm_wire.responses(exchange)
+        return reduce(lambda bent, fault: fault.bend(bent), reply.faults, answer)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = await read(scope, receive)
+        if request is None:
+            return
+        with self._changed:
+            self._serial += 1
+            serial = self._serial
+            self.requests.append(request)
+            self._changed.notify_all()
+        answer = await self._lay_out(request, serial)
+        with self._changed:
+            self.answers.append((request, answer))
+            self._changed.notify_all()
+        whole = await deliver(answer, receive, send, scope["state"]["transport"])
+        if not whole and self._server is not None and not self._server.stopping:
+            with self._changed:
+                self.disconnects.append(Disconnect(request, datetime.now(UTC)))
+                self._changed.notify_all()
+
+
+def _description(request: Recorded) -> Answer:
+    if not request.path.startswith("/v1/"):
+        return Answer.json(error_body(f"nothing is served at {request.path}"), status=404)
+    arrived = {"method": request.method, "path": request.path, "query": request.query}
+    return Answer.json({**arrived, "body_bytes": len(request.body)})

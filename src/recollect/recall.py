@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.errors import Unavailable
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger, Numbered
 from recollect.model.filters import where
@@ -58,7 +59,7 @@ class _Clock:
 async def search(scope: Scope, asked: Search, *, ledger: Ledger, index: Index, embedder: Embedder) -> SearchResult:
     """Embed, gather, fuse, take the best that may be seen, explain."""
     clock = _Clock()
-    vector = asked.vector if asked.vector is not None else (await embedder.embed([asked.query], role="query"))[0]
+    vector, notes = await _embed(asked, embedder)
     clock.mark("embed")
     pool = max(_MIN_POOL, asked.limit * _POOL_FACTOR)
     found = await gather(scope, asked.query, vector, ledger=ledger, index=index, filter=asked.filter, pool=pool)
@@ -71,7 +72,18 @@ async def search(scope: Scope, asked: Search, *, ledger: Ledger, index: Index, e
     clock.mark("fetch")
     hits = tuple(_hit(asked, found, scores, at, record) for at, record in best)
     clock.mark("explain")
-    return SearchResult(hits, clock.steps_us)
+    return SearchResult(hits, clock.steps_us, notes)
+
+
+async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, tuple[str, ...]]:
+    """The vector of the query; while the embedder is away, one that is like nothing, and a note."""
+    if asked.vector is not None:
+        return asked.vector, ()
+    try:
+        [vector] = await embedder.embed([asked.query], role="query")
+    except Unavailable as error:
+        return np.zeros(embedder.model.dimensions, np.float32), (f"found by words alone: {error}",)
+    return vector, ()
 
 
 async def _take(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from recollect.write.settle import settle
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-_TRIES = 5
+_TRIES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +53,10 @@ async def add(
         except IdempotencyReuse:
             raise
         except Conflict:
-            # Someone else took or gave up the key in between: look again.
+            # Someone else took or gave up the key in between: look again, not in step with them.
             if record.key is None or not left:
                 raise
+            await asyncio.sleep(random.uniform(0, 0.01))
     raise AssertionError("the last try returns or raises")
 
 

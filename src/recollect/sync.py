@@ -53,6 +53,16 @@ def _iterating(
     return call
 
 
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run until stopped, then let go of everything the loop holds."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
 async def _next(values: AsyncIterator[R]) -> R:
     return await anext(values)
 
@@ -75,6 +85,7 @@ class Memory:
     ) -> None:
         self._memory = AsyncMemory(database, home=home, embedder=embedder, preset=preset, settings=settings)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:
@@ -83,9 +94,11 @@ class Memory:
     def _start(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
-                loop = asyncio.new_event_loop()
-                threading.Thread(target=loop.run_forever, name="recollect-loop", daemon=True).start()
-                self._loop = loop
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="recollect-loop", daemon=True
+                )
+                self._thread.start()
         return self._loop
 
     def open(self) -> Self:
@@ -97,9 +110,13 @@ class Memory:
         """Finish what is under way and let go of the ledger."""
         if self._loop is None:
             return
-        self._run(self._memory.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._loop = None
+        try:
+            self._run(self._memory.close())
+        finally:
+            loop, self._loop = self._loop, None
+            loop.call_soon_threadsafe(loop.stop)
+            if self._thread is not None:
+                self._thread.join()
 
     def __enter__(self) -> Self:
         return self.open()

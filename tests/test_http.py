@@ -1,0 +1,119 @@
+"""The server: it starts, says how it is, and answers our errors in one shape."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from recollect import __version__, errors
+from recollect.http.app import make_app
+from recollect.http.errors import status_of
+from recollect.http.serve import is_loopback
+from recollect.settings import load
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    with TestClient(make_app(load({"home": tmp_path}, environ={}).settings)) as client:
+        yield client
+
+
+def test_health_says_how_it_is_set_up(client: TestClient) -> None:
+    answer = client.get("/health").json()
+    assert answer["status"] == "ok"
+    assert answer["version"] == __version__
+    assert answer["dimensions"] > 0
+
+
+def test_live_and_version_answer(client: TestClient) -> None:
+    assert client.get("/live").json() == {"status": "ok"}
+    assert client.get("/version").json()["version"] == __version__
+
+
+def test_ready_says_degraded_when_the_ledger_is_gone(client: TestClient) -> None:
+    assert client.get("/ready").json() == {"status": "ready", "checks": {"ledger": "ok"}}
+    client.portal.call(client.app.state.service._ledger.close)  # type: ignore[union-attr, attr-defined]
+    answer = client.get("/ready")
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "degraded"
+    assert "closed" in answer.json()["checks"]["ledger"]
+
+
+def test_openapi_describes_every_route(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/health", "/live", "/ready", "/version"} <= set(paths)
+    assert all(route["get"].get("description") for route in paths.values())
+
+
+def test_every_error_has_a_status(client: TestClient) -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    for kind in kinds:
+        error = kind("what", "extra") if kind is errors.MissingExtra else kind("what")
+        assert 400 <= status_of(error) < 600
+    assert status_of(errors.IdempotencyReuse("")) == 409
+    assert status_of(errors.DiskFull("")) == 507
+    assert status_of(errors.StoreBusy("")) == 503
+
+
+def test_our_errors_are_answered_in_one_shape(client: TestClient) -> None:
+    @client.app.get("/busy")  # type: ignore[attr-defined, misc]
+    async def busy() -> None:
+        raise errors.StoreBusy("try again")
+
+    answer = client.get("/busy")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert answer.json() == {"error": {"code": "StoreBusy", "message": "try again", "retryable": True}}
+
+
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("example.org", False)],
+)
+def test_only_loopback_addresses_count_as_private(host: str, alone: bool) -> None:
+    assert is_loopback(host) is alone
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def test_the_real_server_starts_answers_and_stops_cleanly(tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "recollect.cli.main", "--home", str(tmp_path), "serve", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
+        try:
+            wait_until_healthy(server, port)
+        finally:
+            server.send_signal(signal.SIGTERM)
+        assert server.wait(timeout=15) == 0
+
+
+def wait_until_healthy(server: subprocess.Popen[str], port: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        assert server.poll() is None, server.stderr and server.stderr.read()
+        try:
+            assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+            return
+        except httpx.ConnectError:
+            time.sleep(0.05)
+    pytest.fail("the server did not start within 30 s")
+
+
+def test_a_public_address_without_authentication_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "recollect.cli.main", "--home", str(tmp_path), "serve", "--host", "0.0.0.0"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 2
+    assert "no authentication" in refused.stderr

@@ -76,7 +76,7 @@ def run_python(code: str) -> str:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = {"numpy", "apsw", "pydantic", "fastapi", "uvicorn", "httpx", "tokenizers", "click", "rich", "asyncpg"}
+    heavy = {"numpy", "apsw", "pydantic", "fastapi", "uvicorn", "httpx", "tokenizers", "click", "asyncpg"}
     loaded = run_python("import sys, recollect; recollect.Memory(); print(' '.join(sys.modules))").split()
     assert not heavy & set(loaded)
 

@@ -294,6 +294,10 @@ class AsyncMemory:
         service = await self._open()
         return await service.turns(_scope(user_id, project_id, session_id), after=after, limit=_limit(limit))
 
+    async def users(self) -> list[str]:
+        """Everyone who has memories."""
+        return await (await self._open()).users()
+
     # Moving and upkeep
 
     async def export(

@@ -6,6 +6,7 @@ Later layers win: defaults, preset, file, environment, command line (or argument
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from recollect.errors import InvalidSettings
 
 PREFIX = "RECOLLECT_"
+# In an address: before the host, or as a parameter.
+_PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
 FILE_NAMES = ("config.toml", "config.yaml", "config.yml")
 
 
@@ -208,4 +211,4 @@ def rows(loaded: Loaded) -> list[SettingRow]:
 def _shown(value: Any) -> str:
     if isinstance(value, SecretStr):
         return "********" if value.get_secret_value() else ""
-    return str(value)
+    return _PASSWORD.sub(r"\1\2********", str(value))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_BATCH = 200
 
 
 def _blocking(
@@ -39,16 +40,13 @@ def _blocking(
 def _iterating(
     method: Callable[Concatenate[AsyncMemory, P], AsyncIterator[R]],
 ) -> Callable[Concatenate[Memory, P], Iterator[R]]:
-    """The same method, whose values come one by one."""
+    """The same method, as an iterator."""
 
     @functools.wraps(method)
     def call(self: Memory, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         values = aiter(method(self._memory, *args, **kwargs))
-        while True:
-            try:
-                yield self._run(_next(values))
-            except StopAsyncIteration:
-                return
+        while batch := self._run(_next(values)):
+            yield from batch
 
     return call
 
@@ -63,8 +61,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-async def _next(values: AsyncIterator[R]) -> R:
-    return await anext(values)
+async def _next(values: AsyncIterator[R]) -> list[R]:
+    """Some of the values: going from thread to thread for each one would cost more than the value."""
+    batch: list[R] = []
+    async for value in values:
+        batch.append(value)
+        if len(batch) >= _BATCH:
+            break
+    return batch
 
 
 class Memory:
@@ -143,6 +147,7 @@ class Memory:
     get_all = _blocking(AsyncMemory.get_all)
     history = _blocking(AsyncMemory.history)
     turns = _blocking(AsyncMemory.turns)
+    users = _blocking(AsyncMemory.users)
     export = _iterating(AsyncMemory.export)
     import_ = _blocking(AsyncMemory.import_)
     reembed = _blocking(AsyncMemory.reembed)

@@ -90,6 +90,8 @@ class Shard:
     ) -> Scored:
         """The best rows for a vector; `allowed` narrows them down before they are ranked."""
         count, rows = self.count, self.rows
+        if not count:
+            return Scored(rows[:0], np.empty(0, np.float32))
         scores = self.matrix[:count] @ vector
         mask = self._mask(places, count)
         if allowed is not None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from types import NoneType
 from typing import Any
 
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, InvalidText
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level
+from recollect.model.text import is_storable
 from recollect.model.times import as_utc
 
 TIMES = frozenset(
@@ -53,6 +58,8 @@ def _field(name: str, value: Any) -> Any:
     if name in TIMES:
         return as_utc(value, name=name)
     if name in LISTS:
+        if not isinstance(value, (list, tuple)):
+            raise InvalidInput(f"{name} takes a list of texts, not {value!r}")
         return tuple(value)
     if name in KINDS:
         try:
@@ -61,3 +68,42 @@ def _field(name: str, value: Any) -> Any:
             known = ", ".join(KINDS[name])  # type: ignore[arg-type]
             raise InvalidInput(f"unknown {name} {value!r}; it is one of {known}") from None
     return value
+
+
+_SHAPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "content", "source"), (str,)),
+    **dict.fromkeys(("key", "value", "superseded_by", "prompt_digest"), (str, NoneType)),
+    **dict.fromkeys(("importance", "confidence"), (int, float)),
+    **dict.fromkeys(LISTS, (tuple,)),
+    **dict.fromkeys(("metadata", "detail"), (dict, Mapping)),
+    **dict.fromkeys(TIMES, (datetime, NoneType)),
+    **dict.fromkeys(("created_at", "updated_at"), (datetime,)),
+    "level": (Level,),
+    "type": (MemoryType,),
+    "category": (Category,),
+    "status": (Status,),
+    "trust": (Trust,),
+}
+_TEXTS = [name for name, shape in _SHAPES.items() if str in shape]
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def check_storable(record: MemoryRecord) -> None:
+    """Raise an InvalidInput for a record that some ledger could not give back as it was."""
+    for name, shape in _SHAPES.items():
+        value = getattr(record, name)
+        # Nearly always it is the very type; asking for a kind of Mapping takes far longer.
+        if type(value) not in shape and not isinstance(value, shape):
+            raise InvalidInput(f"{name} cannot be {value!r}")
+    texts = [getattr(record, name) or "" for name in _TEXTS]
+    try:
+        plain = "\n".join((*texts, *record.tags, *record.evidence))
+        if record.metadata or record.detail:
+            held = json.dumps([dict(record.metadata), dict(record.detail)], ensure_ascii=False, allow_nan=False)
+            plain += "\0" if _NUL.search(held) else held
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"memory {record.id} holds something that cannot be kept: {error}") from None
+    if not math.isfinite(record.importance + record.confidence):
+        raise InvalidInput(f"memory {record.id} has an importance or confidence that is not a number")
+    if not is_storable(plain):
+        raise InvalidText(f"memory {record.id} holds a NUL character or half of one (a lone surrogate); remove it")

@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from recollect.errors import Conflict, InvalidInput, NotFound
-from recollect.ledger.fields import UPDATABLE, from_plain
+from recollect.ledger.fields import UPDATABLE, check_storable, from_plain
 from recollect.model.change import Add, Change, Entry, Forget, Outcome, Restore, Supersede, Update, Verb
 from recollect.model.memory import MemoryRecord, Status
+from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -30,6 +31,15 @@ class Known:
     by_id: dict[str, MemoryRecord] = field(default_factory=dict)
     by_fingerprint: dict[Fingerprint, MemoryRecord] = field(default_factory=dict)
     by_slot: dict[Slot, MemoryRecord] = field(default_factory=dict)
+
+    def hold(self, record: MemoryRecord) -> None:
+        """Take in a memory of the ledger, with the words and the key it keeps from others."""
+        self.by_id[record.id] = record
+        if record.status is Status.ACTIVE:
+            if mark := fingerprint_of(record):
+                self.by_fingerprint[mark] = record
+            if slot := slot_of(record):
+                self.by_slot[slot] = record
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +84,40 @@ class Plan:
 
 def fingerprint_of(record: MemoryRecord) -> Fingerprint | None:
     """What no two active memories of a user may share: the same words in the same place."""
-    return (record.place, record.fingerprint) if record.fingerprint else None
+    mark = record.fingerprint
+    return (record.place, mark) if mark else None
 
 
 def slot_of(record: MemoryRecord) -> Slot | None:
     """Where a keyed fact lives; it has one active value."""
     return (record.place, str(record.category), record.key) if record.key is not None else None
+
+
+def check_owner(scope: Scope, changes: Sequence[Change | Revert]) -> None:
+    """Raise an InvalidInput if a change brings in a memory of someone else."""
+    for change in changes:
+        if isinstance(change, (Add, Supersede)) and change.record.scope.user != scope.user:
+            raise InvalidInput(f"memory {change.record.id} belongs to another user than the scope it is written in")
+
+
+def takers(changes: Sequence[Change | Revert], by_id: Mapping[str, MemoryRecord]) -> list[MemoryRecord]:
+    """Memories as the changes would make them, where that may take words or a key that another one holds."""
+    current, found = dict(by_id), []
+    for change in changes:
+        record = change.record if isinstance(change, (Add, Supersede)) else current.get(change.id)
+        # What cannot be done is for `plan` to refuse, when its turn comes.
+        if record is None:
+            break
+        try:
+            if isinstance(change, (Update, Revert)):
+                record = replace(record, **from_plain(_updatable(change.fields)))
+            check_storable(record)
+        except InvalidInput:
+            break
+        current[record.id] = record
+        if not isinstance(change, Forget):
+            found.append(record)
+    return found
 
 
 def plan(changes: Sequence[Change | Revert], known: Known, *, at: datetime) -> Plan:
@@ -118,6 +156,7 @@ def _updatable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _add(plan: Plan, record: MemoryRecord, vector: Vector | None) -> Outcome:
+    check_storable(record)
     same = plan.known.by_id.get(record.id)
     mark, slot = fingerprint_of(record), slot_of(record)
     if same is None and record.status is Status.ACTIVE:
@@ -153,6 +192,7 @@ def _edit(
         return Outcome(verb, record, changed=False)
     before = {name: getattr(record, name) for name in after}
     edited = replace(record, **after, updated_at=plan.at, version=record.version + 1)
+    check_storable(edited)
     _forget_marks(plan.known, record)
     _remember(plan.known, edited)
     if id in plan.added:
@@ -162,6 +202,8 @@ def _edit(
         plan.changed[id] = edited
     if vector is not None:
         plan.vectors[id] = vector
+    elif "content" in after:
+        plan.vectors.pop(id, None)
     plan.lines.append(Line(id, verb, edited.version, before, after, undoes))
     return Outcome(verb, edited)
 
@@ -205,7 +247,12 @@ def _forget_marks(known: Known, record: MemoryRecord) -> None:
 
 
 def reverts(entry: Entry, batch: Sequence[Entry], now: Mapping[str, MemoryRecord]) -> list[Revert]:
-    """What takes back a line of history; a superseding is taken back together with what it brought in."""
+    """What takes back a line of history; a superseding is taken back together with what it brought in.
+
+    So is an undo: what it took back at once comes back at once.
+    """
+    if entry.verb is Verb.UNDO:
+        return [_revert(line, now) for line in reversed(batch)]
     replacement = entry.after.get("superseded_by") if entry.verb is Verb.SUPERSEDE else entry.memory_id
     together = [
         line

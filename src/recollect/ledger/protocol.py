@@ -99,7 +99,7 @@ class Ledger(Protocol):
         ...
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        """Some of the memories in the scope, in order of their ids, and where to go on."""
+        """Some of the memories in the scope, in order of the time they were made, and where to go on."""
         ...
 
     async def count(self, scope: Scope, listing: Listing) -> int:

@@ -125,7 +125,16 @@ class SqliteEngine:
         self._connections.append(connection)
         return connection
 
+    def disconnect(self, connection: apsw.Connection) -> None:
+        """Let go of a connection that is not trusted any more."""
+        self._connections.remove(connection)
+        try:
+            connection.close()
+        except apsw.Error:
+            pass  # It is gone all the same.
+
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
+        self._check_open()
         # A handful of rows takes microseconds: less than handing the question to another thread.
         if quick:
             return self._read(body)
@@ -161,11 +170,20 @@ class SqliteEngine:
         return sum(file.stat().st_size for file in files if file.exists())
 
     async def check(self) -> list[str]:
-        async def pages(tx: Tx) -> Sequence[Row]:
-            return await tx.rows("PRAGMA quick_check(20)", {})
-
-        found = await self.read(pages)
+        self._check_open()
+        found = await asyncio.get_running_loop().run_in_executor(self._pool, self._quick_check)
         return [f"{self.path}: {row[0]}" for row in found if row[0] != "ok"]
+
+    def _quick_check(self) -> Sequence[Row]:
+        # FTS5 compares with what the connection saw last, so one that others have written past finds damage
+        # where there is none.
+        connection = self.connect()
+        try:
+            return connection.execute("PRAGMA quick_check(20)").fetchall()
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
+        finally:
+            self.disconnect(connection)
 
     async def close(self) -> None:
         if self._closed:
@@ -182,7 +200,7 @@ class _Writer:
 
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
-        self._connection = engine.connect()
+        self._connection: apsw.Connection | None = engine.connect()
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recollect-write", daemon=True)
         self._thread.start()
@@ -215,8 +233,8 @@ class _Writer:
 
     def _commit(self, group: list[_Job]) -> None:
         """Do every job in one transaction; a job that fails takes back only its own part."""
-        connection = self._connection
         try:
+            connection = self._connection = self._connection or self._engine.connect()
             connection.execute("BEGIN IMMEDIATE")
             for job in group:
                 self._do(connection, job)
@@ -242,18 +260,17 @@ class _Writer:
     def _start_over(self, error: BaseException) -> None:
         """Leave no half transaction behind; after a failed write or sync the handle is not trusted again."""
         connection = self._connection
+        if connection is None:
+            return
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         except apsw.Error:
             pass
         if isinstance(error, apsw.IOError):
-            connection.close()
-            try:
-                self._connection = self._engine.connect()
-            except RecollectError:
-                # The closed handle makes the next job fail and try again here.
-                pass
+            # The next group begins with a new one, or fails with the reason why there is none.
+            self._connection = None
+            self._engine.disconnect(connection)
 
 
 class _Job:

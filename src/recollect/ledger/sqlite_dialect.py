@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from recollect.ledger.sql.terms import K1, B
 from recollect.ledger.sql.tx import Tx, one
 from recollect.model.query import Kind, Op, Where
 
@@ -58,13 +59,14 @@ class SqliteDialect:
                 f"EXISTS (SELECT 1 FROM json_each(:{param}) WHERE value = {held} AND "
                 f"(type = {kind} OR (type IN {number} AND {kind} IN {number})))"
             )
-        if comparison.op is Op.CONTAINS:
-            inside = f"EXISTS (SELECT 1 FROM json_each(body, '{path}') WHERE type = 'text' AND value = :{param})"
-            return f"CASE {kind} WHEN 'text' THEN instr({held}, :{param}) > 0 WHEN 'array' THEN {inside} END"
         value = comparison.value
-        if isinstance(value, bool):
-            return f"{kind} = '{'true' if value else 'false'}' AND :{param} IN (0, 1)"
         kinds = "('text')" if isinstance(value, str) else "('integer', 'real')"
+        if isinstance(value, bool):
+            kinds = "('true')" if value else "('false')"
+        if comparison.op is Op.CONTAINS:
+            inside = f"EXISTS (SELECT 1 FROM json_each(body, '{path}') WHERE type IN {kinds} AND value = :{param})"
+            within = f"WHEN 'text' THEN instr({held}, :{param}) > 0 " if isinstance(value, str) else ""
+            return f"CASE {kind} {within}WHEN 'array' THEN {inside} END"
         return f"{kind} IN {kinds} AND {held} {_SIGNS[comparison.op]} :{param}"
 
 
@@ -87,20 +89,42 @@ class FtsTerms:
         await tx.run("INSERT INTO terms (terms) VALUES ('delete-all')", {})
 
     async def weights(self, tx: Tx, word: str) -> tuple[list[int], list[float]]:
-        found = await tx.rows("SELECT rowid, bm25(terms) FROM terms WHERE terms MATCH :word", {"word": f'"{word}"'})
+        found = await tx.rows(
+            "SELECT rowid, bm25(terms), (SELECT sz FROM terms_docsize WHERE id = terms.rowid) "
+            "FROM terms WHERE terms MATCH :word",
+            {"word": f'"{word}"'},
+        )
         if not found:
             return [], []
-        # FTS5 weighs a word by its rarity among the rows of all users; that is divided out again.
-        rarity = max(math.log((await _row_count(tx) - len(found) + 0.5) / (len(found) + 0.5)), 1e-6)
-        return [row for row, _ in found], [-score / rarity for _, score in found]
+        # FTS5 weighs by rarity and length among the rows of all users: from its score comes how often the word
+        # is said, and from that the weight among the user's own.
+        rows, total = await _rows_and_words(tx)
+        rarity = max(math.log((rows - len(found) + 0.5) / (len(found) + 0.5)), 1e-6)
+        number = int(word.partition("x")[0])
+        own = await one(tx, "SELECT term_rows, term_total FROM users WHERE number = :number", {"number": number})
+        of_all, of_own = K1 * B * rows / total, K1 * B * own[0] / own[1] if own else 0.0
+        short, top = K1 * (1 - B), K1 + 1
+        weights = []
+        for _, score, size in found:
+            length, weight = _varints(size)[0], -score / rarity
+            times = max(1, round(weight * (short + of_all * length) / (top - weight)))
+            weights.append(times * top / (times + short + of_own * length))
+        return [row for row, _, _ in found], weights
 
 
-async def _row_count(tx: Tx) -> int:
-    """How many rows FTS5 believes it has: the first varint of its record of averages."""
+async def _rows_and_words(tx: Tx) -> tuple[int, int]:
+    """How many rows, and words in all, FTS5 believes it has: its record of averages."""
     record = await one(tx, "SELECT block FROM terms_data WHERE id = 1", {})
-    count = 0
-    for byte in record[0] if record else b"":
-        count = count << 7 | byte & 0x7F
+    rows, words = _varints(record[0])[:2] if record else (0, 0)
+    return rows, words
+
+
+def _varints(blob: bytes) -> list[int]:
+    """Whole numbers as SQLite writes them, seven bits a byte, where none needs nine bytes."""
+    found, number = [], 0
+    for byte in blob:
+        number = number << 7 | byte & 0x7F
         if not byte & 0x80:
-            break
-    return count
+            found.append(number)
+            number = 0
+    return found

@@ -60,7 +60,9 @@ def _plain(text: str) -> str:
     """Lower case, compatibility forms folded, accents dropped."""
     if text.isascii():
         return text.lower()
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    # Case goes last but one: a compatibility form such as ℡ has none until it is taken apart.
+    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    bare = _ACCENTS.sub("", apart)
     return unicodedata.normalize("NFC", bare)
 
 

@@ -24,13 +24,17 @@ from recollect.model.query import (
     Where,
     unknown_field,
 )
+from recollect.model.text import is_storable
 from recollect.model.times import as_utc
 
 _INSIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}")
 _JOINERS = {"and", "or", "not"}
-_SINGLE = {Op.EQ, Op.GT, Op.GTE, Op.LT, Op.LTE}
+_ORDERING = {Op.GT, Op.GTE, Op.LT, Op.LTE}
+_SINGLE = {Op.EQ, *_ORDERING}
 MAX_DEPTH = 32
 MAX_VALUES = 1000
+MAX_PARTS = 500
+MAX_WHOLE = (1 << 63) - 1
 
 
 def where(field: str, op: Op | str, value: Any) -> Where:
@@ -48,6 +52,8 @@ def where(field: str, op: Op | str, value: Any) -> Where:
     if op not in OPERATORS[kind]:
         fitting = ", ".join(sorted(OPERATORS[kind]))
         raise InvalidFilter(f"{field} cannot be compared with {op}; use {fitting}")
+    if isinstance(value, bool) and op in _ORDERING:
+        raise InvalidFilter(f"{field}: {value} is neither more nor less than anything; use eq, ne or in")
     if op is not Op.IN:
         return Where(field, op, _checked_value(field, kind, value))
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
@@ -67,11 +73,15 @@ def _checked_value(field: str, kind: Kind, value: Any) -> Scalar:
     if kind is Kind.NUMBER or (kind is Kind.JSON and isinstance(value, (bool, int, float))):
         if isinstance(value, bool) and kind is Kind.JSON:
             return value
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_WHOLE:
+            return value
+        if isinstance(value, float) and math.isfinite(value):
             return value
         raise InvalidFilter(f"{field} is compared with a number, not {value!r}")
     if not isinstance(value, str):
         raise InvalidFilter(f"{field} is compared with text, not {value!r}")
+    if not is_storable(value):
+        raise InvalidFilter(f"{field} is compared with text that holds a NUL character or a lone surrogate")
     return str(value)
 
 
@@ -84,7 +94,22 @@ def read_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
         return EVERYTHING
     if isinstance(plain, (Where, And, Or, Not)):
         return plain
-    return _read(plain, depth=0)
+    read = _read(plain, depth=0)
+    if _size(read) > MAX_PARTS:
+        raise InvalidFilter(f"the filter has more than {MAX_PARTS} parts; use 'in' with a list of values")
+    return read
+
+
+def _size(filter: Filter) -> int:
+    match filter:
+        case And(parts) | Or(parts):
+            return 1 + sum(map(_size, parts))
+        case Not(part):
+            return 1 + _size(part)
+        case Where():
+            return 1
+        case _:
+            assert_never(filter)
 
 
 def _read(plain: Any, *, depth: int) -> Filter:

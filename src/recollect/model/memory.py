@@ -109,7 +109,8 @@ class MemoryRecord:
         """What makes two memories of one place the same; a turn is never the same as another."""
         if self.category is Category.TURN:
             return None
-        return text_hash(f"{self.category}\x1f{self.key or ''}\x1f{self.content}")
+        # NUL is in no text we keep, so a key can never run into the words.
+        return text_hash(f"{self.category} \0 {self.key or ''} \0 {self.content}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: times as ISO 8601, the scope as three ids."""

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from recollect.errors import InvalidFilter
+from recollect.errors import InvalidFilter, InvalidInput
 from recollect.model.memory import Status
 
 
@@ -123,6 +123,7 @@ class Not:
 Filter: TypeAlias = Where | And | Or | Not
 
 EVERYTHING = And(())
+MAX_LIMIT = 1_000_000
 Order: TypeAlias = Literal["newest", "oldest"]
 
 
@@ -136,6 +137,16 @@ class Listing:
     order: Order = "newest"
     limit: int = 100
     cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        checked_limit(self.limit)
+
+
+def checked_limit(limit: int) -> int:
+    """The limit, or an InvalidInput for one that no page could have."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidInput(f"limit is {limit}; it can be from 1 to {MAX_LIMIT:,}")
+    return limit
 
 
 def both(first: Filter, second: Filter) -> Filter:

@@ -29,6 +29,11 @@ def checked_text(text: object, *, name: str = "content") -> str:
     return text
 
 
+def is_storable(text: str) -> bool:
+    """Whether every store can keep each character of the text."""
+    return not _UNSTORABLE.search(text)
+
+
 def mended_text(text: str) -> str:
     """The text with characters no store can keep replaced, cut to the limit; for what must not be refused."""
     text = _UNSTORABLE.sub("\ufffd", text)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class CachedEmbedder:
     """Embeds like `inner`, and remembers the vectors of the `max_entries` texts used last.
 
-    Keys are hashes, so no text stays in memory. An entry is one vector: 1.5 KB at 384 dimensions.
+    Keys are hashes, so no text stays in memory. An entry is one vector: 1 KB at 256 dimensions.
     """
 
     def __init__(self, inner: Embedder, *, max_entries: int = 10_000) -> None:

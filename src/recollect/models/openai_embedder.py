@@ -118,7 +118,7 @@ class OpenAIEmbedder:
 
     async def _embed_batch(self, texts: Sequence[str]) -> Matrix:
         # Lone surrogates cannot be sent, and an empty input is refused by OpenAI: a space means the same.
-        inputs = [text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8") or " " for text in texts]
+        inputs = [text[:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8") or " " for text in texts]
         body: dict[str, Any] = {"model": self._name, "input": inputs, "encoding_format": "base64"}
         if self._asked_dimensions is not None:
             body["dimensions"] = self._asked_dimensions

@@ -114,7 +114,7 @@ def _load(folder: Path) -> _Table:
 def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:
     """The token ids of each text, never an empty list: nothing at all counts as one unknown token."""
     # A lone surrogate is legal in a Python string and an error in the tokenizer.
-    clean = [text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8") for text in texts]
+    clean = [text[:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8") for text in texts]
     if len(clean) == 1:
         encodings = [table.tokenizer.encode(clean[0], add_special_tokens=False)]
     else:

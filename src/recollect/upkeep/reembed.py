@@ -13,12 +13,16 @@ BATCH = 256
 async def reembed(*, ledger: Ledger, embedder: Embedder, progress: Callable[[int], None] = lambda done: None) -> int:
     """Embed what lacks a vector, then remove the vectors of other models; can be broken off and run again."""
     done = after = 0
-    while batch := await ledger.unembedded(embedder.model, limit=BATCH, after=after):
+    while True:
+        batch = await ledger.unembedded(embedder.model, limit=BATCH, after=after)
+        if not batch and not after:
+            break
         vectors = await embedder.embed([each.content for each in batch], role="passage")
         for user, rows in _by_user(batch).items():
             wanted = {batch[at].row: vectors[at] for at in rows}
             await ledger.embed(embedder.model, wanted, user=user)
-        after, done = batch[-1].row, done + len(batch)
+        # At the end it looks once more from the start: a row may have been committed behind our back.
+        after, done = batch[-1].row if batch else 0, done + len(batch)
         progress(done)
     for model in await ledger.models():
         if model != embedder.model:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from recollect.errors import InvalidInput
@@ -12,7 +11,7 @@ from recollect.ledger.fields import from_plain
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By
 from recollect.model.ids import new_id
-from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.text import checked_id, checked_text
@@ -72,7 +71,7 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
         id=checked_id(line.get("id") or new_id(), name="id"),
         scope=scope,
         level=level,
-        type=fields.pop("type", "semantic"),
+        type=fields.pop("type", TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC)),
         category=category,
         content=checked_text(line.get("memory"), name="memory"),
         created_at=created_at,
@@ -87,8 +86,10 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
 async def import_records(records: Iterable[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By) -> Imported:
     """Add what is not there yet; importing the same lines again changes nothing."""
     added = present = kept = 0
-    for scope, group in groupby(records, key=lambda record: record.scope):
-        batch = list(group)
+    by_scope: dict[Scope, list[MemoryRecord]] = {}
+    for record in records:
+        by_scope.setdefault(record.scope, []).append(record)
+    for scope, batch in by_scope.items():
         have = {record.id for record in await ledger.get(scope, [record.id for record in batch])}
         new = [record for record in batch if record.id not in have]
         present += len(batch) - len(new)

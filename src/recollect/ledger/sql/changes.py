@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recollect.errors import IdempotencyReuse, NotFound
+from recollect.errors import IdempotencyReuse
 from recollect.ledger.fields import to_plain
-from recollect.ledger.plan import Known, Plan, Revert, fingerprint_of, plan, reverts, slot_of
-from recollect.ledger.sql.history import ENTRY_COLUMNS, entry_from_row
+from recollect.ledger.plan import Known, Plan, Revert, check_owner, fingerprint_of, plan, reverts, takers
+from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.records import INSERT, SELECTED, UPDATE, from_row, to_row
 from recollect.ledger.sql.terms import put_terms, swap_terms
@@ -56,6 +56,7 @@ async def apply(
     tx: Tx, writer: Writer, scope: Scope, changes: Sequence[Change | Revert], *, by: By, once: Once | None = None
 ) -> Applied:
     """Make all of the changes, or raise and leave none."""
+    check_owner(scope, changes)
     owner = await lock_user(tx, scope.user)
     if once is not None and (done := await _done_before(tx, scope, once)):
         return done
@@ -71,48 +72,41 @@ async def apply(
 
 async def undo(tx: Tx, writer: Writer, scope: Scope, entry_id: int, *, by: By) -> Applied:
     """Take back one line of history."""
-    entry = await one(
-        tx,
-        f"SELECT {ENTRY_COLUMNS} FROM history WHERE user_id = :user AND id = :id",
-        {"user": scope.user, "id": entry_id},
-    )
-    if entry is None:
-        raise NotFound(f"no change {entry_id}")
+    # Nobody may change what is looked at here before it is taken back.
+    await lock_user(tx, scope.user)
+    wanted = await entry(tx, scope, entry_id)
     rows = await tx.rows(
         f"SELECT {ENTRY_COLUMNS} FROM history WHERE user_id = :user AND batch = :batch ORDER BY id",
-        {"user": scope.user, "batch": entry[1]},
+        {"user": scope.user, "batch": wanted.batch},
     )
     batch = [entry_from_row(row) for row in rows]
-    wanted = next(line for line in batch if line.id == entry_id)
     current = await by_ids(tx, scope, [line.memory_id for line in batch])
     return await apply(tx, writer, scope, reverts(wanted, batch, current), by=by)
 
 
 async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> Known:
-    """Whatever the changes name, and whatever already says what they add."""
-    new = [change.record for change in changes if isinstance(change, (Add, Supersede))]
-    ids = [change.id for change in changes if not isinstance(change, Add)] + [record.id for record in new]
-    known = Known(by_id=await by_ids(tx, scope, ids))
-    marks = [mark[1] for record in new if (mark := fingerprint_of(record))]
-    if marks:
-        for record in await _active(tx, scope, "fingerprint", marks):
-            mark = fingerprint_of(record)
-            if mark:
-                known.by_fingerprint[mark] = known.by_id.setdefault(record.id, record)
-    keys = [record.key for record in new if record.key is not None]
-    if keys:
-        for record in await _active(tx, scope, '"key"', keys):
-            slot = slot_of(record)
-            if slot:
-                known.by_slot[slot] = known.by_id.setdefault(record.id, record)
+    """Whatever the changes name, and whatever already holds what they would take."""
+    ids = [change.record.id for change in changes if isinstance(change, (Add, Supersede))]
+    ids += [change.id for change in changes if not isinstance(change, Add)]
+    known = Known()
+    for record in (await by_ids(tx, scope, ids)).values():
+        known.hold(record)
+    taking = takers(changes, known.by_id)
+    marks = [mark[1] for record in taking if (mark := fingerprint_of(record))]
+    keys = [record.key for record in taking if record.key is not None]
+    places = list({record.place for record in taking})
+    for column, values in (("fingerprint", marks), ('"key"', keys)):
+        for record in await _active(tx, scope, places, column, values) if values else ():
+            if record.id not in known.by_id:
+                known.hold(record)
     return known
 
 
-async def _active(tx: Tx, scope: Scope, column: str, values: list[str]) -> list[MemoryRecord]:
+async def _active(tx: Tx, scope: Scope, places: list[str], column: str, values: list[str]) -> list[MemoryRecord]:
     rows = await tx.rows(
         f"SELECT {SELECTED} FROM memories WHERE user_id = :user AND status = 'active' "
-        f"AND {tx.dialect.among(column, 'values')}",
-        {"user": scope.user, "values": values},
+        f"AND {tx.dialect.among('place', 'places')} AND {tx.dialect.among(column, 'values')}",
+        {"user": scope.user, "places": places, "values": values},
     )
     return [from_row(row) for row in rows]
 
@@ -121,7 +115,14 @@ async def write_plan(tx: Tx, writer: Writer, owner: Owner, plan: Plan, *, batch:
     """Write everything the plan says."""
     if plan.is_empty:
         return
-    # Changed rows first: what they give up, a key or the same words, may be what an added one takes.
+    # Changed rows first: what they give up, a key or the same words, may be what an added one takes,
+    # or another changed one, so that several let go before any takes.
+    if len(plan.changed) > 1:
+        await tx.run(
+            'UPDATE memories SET fingerprint = NULL, "key" = NULL '
+            f"WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
+            {"user": owner.name, "ids": list(plan.changed)},
+        )
     if plan.changed:
         await tx.many(UPDATE, [to_row(record, revision=owner.revision) for record in plan.changed.values()])
     if plan.added:
@@ -144,7 +145,7 @@ async def _rows_of(tx: Tx, owner: Owner, ids: list[str]) -> dict[str, int]:
         f"SELECT id, row FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
         {"user": owner.name, "ids": ids},
     )
-    return {id: row for id, row in rows}
+    return {row[0]: row[1] for row in rows}
 
 
 async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: By) -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 from recollect.errors import NotFound
 from recollect.ledger.sql.tx import Row, Tx
+from recollect.ledger.sql.where import within
 from recollect.model.change import By, Entry, Verb
+from recollect.model.query import checked_limit
 from recollect.model.scope import Scope
+from recollect.model.text import is_storable
 from recollect.model.times import from_micros
 
 ENTRY_COLUMNS = "id, batch, memory_id, verb, at, who, why, version, before, after, undoes"
@@ -30,8 +33,14 @@ def entry_from_row(row: Row) -> Entry:
     )
 
 
+# The largest number a store can hold; ids above it were never given.
+MAX_NUMBER = (1 << 63) - 1
+
+
 async def entry(tx: Tx, scope: Scope, entry_id: int) -> Entry:
     """One line of the user's history."""
+    if not 0 < entry_id <= MAX_NUMBER:
+        raise NotFound(f"no change {entry_id}")
     rows = await tx.rows(
         f"SELECT {ENTRY_COLUMNS} FROM history WHERE user_id = :user AND id = :id",
         {"user": scope.user, "id": entry_id},
@@ -41,15 +50,19 @@ async def entry(tx: Tx, scope: Scope, entry_id: int) -> Entry:
     return entry_from_row(rows[0])
 
 
-async def history(
-    tx: Tx, scope: Scope, *, memory_id: str | None, batch: str | None = None, limit: int, before: int | None
-) -> list[Entry]:
-    """The user's history, or one memory's, or one batch's, newest first."""
-    params: dict[str, Any] = {"user": scope.user, "limit": limit}
+async def history(tx: Tx, scope: Scope, *, memory_id: str | None, limit: int, before: int | None) -> list[Entry]:
+    """One memory's history, or that of all memories in the scope, newest first."""
+    params: dict[str, Any] = {"limit": checked_limit(limit)}
+    inside = within(scope, params)
     sql = "user_id = :user"
-    for column, sign, value in (("memory_id", "=", memory_id), ("batch", "=", batch), ("id", "<", before)):
-        if value is not None:
-            params[column] = value
-            sql += f" AND {column} {sign} :{column}"
+    if memory_id is not None:
+        # An id that no store can hold was never given to anyone.
+        params = {"user": scope.user, "limit": limit, "memory_id": memory_id if is_storable(memory_id) else ""}
+        sql += " AND memory_id = :memory_id"
+    elif scope.project or scope.session:
+        sql += f" AND memory_id IN (SELECT id FROM memories WHERE {inside})"
+    if before is not None:
+        params["before"] = max(0, min(before, MAX_NUMBER))
+        sql += " AND id < :before"
     rows = await tx.rows(f"SELECT {ENTRY_COLUMNS} FROM history WHERE {sql} ORDER BY id DESC LIMIT :limit", params)
     return [entry_from_row(row) for row in rows]

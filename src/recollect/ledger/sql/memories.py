@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, InvalidText
 from recollect.ledger.protocol import Numbered
 from recollect.ledger.sql.records import SELECTED, from_row
 from recollect.ledger.sql.tx import Tx
@@ -14,16 +14,19 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Filter, Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
-from recollect.model.times import to_micros
+from recollect.model.text import checked_text, is_storable
+from recollect.model.times import from_micros, to_micros
 
 
 async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRecord]:
     """The user's memories of these ids."""
+    # An id that no store can hold was never given to anyone.
+    ids = [id for id in dict.fromkeys(ids) if is_storable(id)]
     if not ids:
         return {}
     rows = await tx.rows(
         f"SELECT {SELECTED} FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
-        {"user": scope.user, "ids": list(dict.fromkeys(ids))},
+        {"user": scope.user, "ids": ids},
     )
     return {record.id: record for record in map(from_row, rows)}
 
@@ -71,8 +74,9 @@ def read_cursor(cursor: str) -> tuple[int, str]:
     """The time and id a cursor stands for."""
     micros, _, id = cursor.partition("_")
     try:
-        return int(micros), id
-    except ValueError:
+        # Only what stands for a time, and text a store can hold, ever came with a page.
+        return to_micros(from_micros(int(micros))), checked_text(id)
+    except (ValueError, OverflowError, InvalidText):
         raise InvalidInput(f"{cursor!r} is not a cursor; pass the one that came with the page before") from None
 
 

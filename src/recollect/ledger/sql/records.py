@@ -24,6 +24,8 @@ COLUMNS = (
     '"key"', "importance", "confidence", *_TIMES, "access_count", "version", "fingerprint", "body",
 )  # fmt: skip
 SELECTED = ", ".join(COLUMNS)
+# An access may be counted while a change is being worked out; it is not written over.
+_NOT_UPDATED = ("id", "user_id", "access_count", "last_accessed_at")
 
 
 def to_row(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
@@ -109,8 +111,6 @@ INSERT = (
 )
 UPDATE = (
     "UPDATE memories SET "
-    + ", ".join(
-        f"{name} = :{name.strip(chr(34))}" for name in (*COLUMNS, "revision") if name not in ("id", "user_id")
-    )
+    + ", ".join(f"{name} = :{name.strip(chr(34))}" for name in (*COLUMNS, "revision") if name not in _NOT_UPDATED)
     + " WHERE user_id = :user_id AND id = :id"
 )

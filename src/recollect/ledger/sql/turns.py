@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from recollect.errors import Conflict
 from recollect.ledger.plan import Known, plan
 from recollect.ledger.sql.changes import Writer, lock_user, write_plan
 from recollect.ledger.sql.tx import Tx, one
 from recollect.model.change import Add, By
 from recollect.model.ids import new_id
+from recollect.model.query import checked_limit
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, now, to_micros
 from recollect.model.turn import Conversation, Role, Turn
@@ -30,6 +32,10 @@ async def append(
     tx: Tx, writer: Writer, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
 ) -> tuple[Turn, ...]:
     """Add turns to the end of the scope's session."""
+    if not turns:
+        return ()
+    if len({turn.id for turn in turns}) < len(turns):
+        raise Conflict("two turns have the same id; give each its own")
     owner = await lock_user(tx, scope.user)
     said_at = [to_micros(turn.said_at) for turn in turns]
     row = await one(
@@ -64,7 +70,7 @@ async def turns(tx: Tx, scope: Scope, *, after: int, limit: int) -> list[Turn]:
         "JOIN memories m ON m.user_id = t.user_id AND m.id = t.id "
         "WHERE t.user_id = :user AND t.project_id = :project AND t.session_id = :session "
         "AND t.position > :after AND m.status = 'active' ORDER BY t.position LIMIT :limit",
-        {**_session(scope), "after": after, "limit": limit},
+        {**_session(scope), "after": after, "limit": checked_limit(limit)},
     )
     return [
         Turn(

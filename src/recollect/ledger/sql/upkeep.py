@@ -11,6 +11,7 @@ from recollect.ledger.sql.terms import length_of, words_of
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.terms import TERMS_VERSION
 from recollect.model.scope import Scope
+from recollect.model.text import is_storable
 from recollect.model.times import to_micros
 
 _REBUILD_ROWS = 1000
@@ -23,10 +24,11 @@ async def users(tx: Tx) -> list[str]:
 
 async def touch(tx: Tx, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
     """Count an access of each memory."""
+    ids = [id for id in ids if is_storable(id)]
     await tx.run(
         "UPDATE memories SET access_count = access_count + 1, last_accessed_at = :at "
         f"WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
-        {"user": scope.user, "ids": list(ids), "at": to_micros(at)},
+        {"user": scope.user, "ids": ids, "at": to_micros(at)},
     )
 
 

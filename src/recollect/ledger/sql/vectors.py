@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from recollect.errors import InvalidInput
 from recollect.ledger.protocol import IndexRow, Revision, Unembedded
 from recollect.ledger.sql.tx import Tx, one
+from recollect.model.query import checked_limit
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
@@ -14,8 +16,10 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-def packed(vector: Vector) -> bytes:
-    """The vector as it is stored."""
+def packed(vector: Vector, model: EmbeddingModel) -> bytes:
+    """The vector as it is stored; one that the model cannot have made is refused."""
+    if vector.shape != (model.dimensions,):
+        raise InvalidInput(f"a vector of {model} cannot have the shape {vector.shape}")
     return vector.astype("<f2").tobytes()
 
 
@@ -44,7 +48,7 @@ async def put_vectors(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping
     await tx.many(
         "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
         "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
-        [{"user": user, "model": number, "row": row, "vector": packed(v)} for row, v in vectors.items()],
+        [{"user": user, "model": number, "row": row, "vector": packed(v, model)} for row, v in vectors.items()],
     )
 
 
@@ -101,7 +105,7 @@ async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int) -> l
         "SELECT m.row, m.user_id, m.content FROM memories m WHERE m.row > :after AND NOT EXISTS "
         "(SELECT 1 FROM vectors v WHERE v.user_id = m.user_id AND v.model = :model AND v.row = m.row) "
         "ORDER BY m.row LIMIT :limit",
-        {"model": await model_number(tx, model) or 0, "after": after, "limit": limit},
+        {"model": await model_number(tx, model) or 0, "after": after, "limit": checked_limit(limit)},
     )
     return [Unembedded(*row) for row in rows]
 

@@ -36,6 +36,9 @@ def _comparison(filter: Where, dialect: Dialect, params: dict[str, Any]) -> str:
     if filter.field.partition(".")[0] in _IN_BODY:
         return dialect.json_test(filter, name)
     column = '"key"' if filter.field == "key" else filter.field
+    if filter.kind is Kind.NUMBER:
+        # Whole numbers in a column may be compared with any number.
+        column = f"CAST({column} AS DOUBLE PRECISION)"
     if filter.op is Op.IN:
         return dialect.among(column, name)
     if filter.op is Op.CONTAINS:
@@ -48,7 +51,7 @@ def _value(filter: Where) -> Any:
         if isinstance(filter.value, tuple):
             return [to_micros(each) for each in filter.value]  # type: ignore[arg-type]
         return to_micros(filter.value)  # type: ignore[arg-type]
-    if filter.kind is Kind.NUMBER and filter.field in ("importance", "confidence"):
+    if filter.kind is Kind.NUMBER:
         return [float(v) for v in filter.value] if isinstance(filter.value, tuple) else float(filter.value)  # type: ignore[arg-type]
     return list(filter.value) if isinstance(filter.value, tuple) else filter.value
 

@@ -1,0 +1,1 @@
+"""How well it finds: measured on conversations with known answers."""

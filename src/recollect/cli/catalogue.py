@@ -1,0 +1,47 @@
+"""Which commands there are, what each is for and where it lives; so that help can be printed without loading any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A command as the overview names it: `module:attribute` inside recollect.cli.commands, and its purpose."""
+
+    where: str
+    purpose: str
+
+
+SECTIONS: Mapping[str, Mapping[str, Listed]] = {
+    "Keep": {
+        "add": Listed("add:add", "Keep a memory, word for word."),
+        "remember": Listed("remember:remember", "Keep what was said, as a turn of a session."),
+        "update": Listed("update:update", "Change the words or the fields of a memory."),
+        "forget": Listed("forget:forget", "Take a memory, or all of them, out of recall."),
+        "restore": Listed("restore:restore", "Make a forgotten or superseded memory active again."),
+        "undo": Listed("undo:undo", "Take back the last change, or one by its number."),
+    },
+    "Find": {
+        "search": Listed("search:search", "Find the memories that fit a question, best first."),
+        "list": Listed("list_:list_", "List memories, newest first."),
+        "show": Listed("show:show", "Show all there is to know about one memory."),
+        "history": Listed("history:history", "Tell what happened: who, when, why and what was before."),
+    },
+    "Move": {
+        "export": Listed("export:export", "Write memories and turns out as JSON Lines."),
+        "import": Listed("import_:import_", "Read in what export wrote; doing it twice changes nothing."),
+    },
+    "Look after": {
+        "stats": Listed("stats:stats", "Count what is kept."),
+        "users": Listed("users:users", "Name everyone who has memories."),
+        "reembed": Listed("reembed:reembed", "Make vectors of the current model where they are missing."),
+        "doctor": Listed("doctor:doctor", "Check that everything works, and say how to mend what does not."),
+        "config": Listed("config:config", "Show the settings in force and where they come from."),
+        "serve": Listed("serve:serve", "Run the server."),
+        "completion": Listed("completion:completion", "Print the completion script for a shell."),
+    },
+}
+
+COMMANDS: Mapping[str, Listed] = {name: listed for each in SECTIONS.values() for name, listed in each.items()}

@@ -1,0 +1,1 @@
+"""One file a command; `recollect.cli.catalogue` says which is where."""

@@ -1,0 +1,69 @@
+"""recollect config"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.cli.command import Command
+from recollect.cli.given import Given, pass_given
+from recollect.cli.table import Column, print_table
+from recollect.cli.terminal import dim, print_json, say
+
+if TYPE_CHECKING:
+    from recollect.settings import SettingRow
+
+
+@click.group()
+def config() -> None:
+    """Show the settings in force and where they come from."""
+
+
+@config.command(cls=Command, whose="", examples=("recollect config show", "recollect config show port --json"))
+@click.argument("name", metavar="[NAME]", required=False)
+@pass_given
+def show(given: Given, name: str | None) -> None:
+    """Show every setting: its value, its environment variable, and where the value comes from.
+
+    With NAME only that one. Secrets are masked.
+    """
+    from recollect.settings import rows
+
+    shown = [row for row in rows(given.load()) if name in (None, row.name)]
+    if not shown:
+        raise click.UsageError(f"There is no setting {name!r}.", click.get_current_context())
+    if given.json:
+        print_json({"settings": [asdict(row) for row in shown]})
+        return
+    columns = [
+        Column("NAME", style="bold"),
+        Column("VALUE", flexible=True, lines=4),
+        Column("VARIABLE", style="dim"),
+        Column("SOURCE", flexible=True, lines=4),
+    ]
+    print_table(columns, [(row.name, row.value or "-", row.variable, _source(row)) for row in shown])
+
+
+def _source(row: SettingRow) -> str:
+    """Where the value comes from; the variable's own name stands in the column before."""
+    return row.source.removesuffix(f" {row.variable}")
+
+
+@config.command(cls=Command, whose="", examples=("recollect config path",))
+@pass_given
+def path(given: Given) -> None:
+    """Tell which settings file is read, or where one would be."""
+    from recollect.settings import FILE_NAMES
+
+    home = given.load().settings.home
+    named = Path(given.config).expanduser() if given.config else None
+    file = named or next((home / name for name in FILE_NAMES if (home / name).is_file()), home / FILE_NAMES[0])
+    if given.json:
+        print_json({"file": str(file), "exists": file.is_file(), "home": str(home)})
+        return
+    say(str(file))
+    if not file.is_file():
+        say(dim("It is not there yet; recollect config show tells what can stand in it."), err=True)

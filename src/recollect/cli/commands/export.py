@@ -1,0 +1,81 @@
+"""recollect export"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from recollect.cli.command import Command
+from recollect.cli.given import Given, pass_given
+from recollect.cli.progress import Progress
+from recollect.cli.records import counted
+from recollect.cli.terminal import json_text, print_json, say
+
+_KEPT = ("memories", "turns", "superseded", "review", "forgotten")
+
+
+@click.command(
+    cls=Command,
+    whose="everyone project",
+    examples=("recollect export memories.jsonl", "recollect export --user alex > alex.jsonl"),
+)
+@click.argument("file", metavar="[FILE]", default="-")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@pass_given
+def export(given: Given, file: str, force: bool) -> None:
+    """Write memories and turns out as JSON Lines.
+
+    To FILE, or to standard output. Everything is in it, in whatever state, oldest first.
+    """
+    if given.project and not given.user:
+        raise click.UsageError("A project is some user's: give --user as well.", click.get_current_context())
+    if file == "-":
+        asyncio.run(_write(given, sys.stdout))
+        return
+    with _new_file(Path(file), force=force) as out:
+        count = asyncio.run(_write(given, out))
+    if given.json:
+        print_json({"exported": count, "file": file})
+    else:
+        say(f"Exported {counted(count, 'line')} to {file}")
+
+
+async def _write(given: Given, out: TextIO) -> int:
+    async with given.open_async() as memory:
+        counts = await memory.stats(given.user)
+        total = None if given.project else sum(counts.get(name, 0) for name in _KEPT)
+        done = 0
+        with Progress("Exporting", total=total) as progress:
+            async for line in memory.export(user_id=given.user, project_id=given.project):
+                out.write(json_text(line) + "\n")
+                done += 1
+                progress(done)
+        out.flush()
+    return done
+
+
+@contextmanager
+def _new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
+    """A file that is there whole when all went well, and not at all when it did not; only its owner may read it."""
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as out:
+            yield out
+        return
+    if path.exists() and not force:
+        raise click.UsageError(f"{path} is there already; --force replaces it.", click.get_current_context())
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

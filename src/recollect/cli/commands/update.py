@@ -1,0 +1,57 @@
+"""recollect update"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from recollect.cli.command import Command
+from recollect.cli.fields import field_options
+from recollect.cli.given import Given, pass_given
+from recollect.cli.terminal import bold, print_json, say
+from recollect.cli.texts import given_text
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        'recollect update ID "The budget for the Hawaii trip is 12,000 dollars" --user alex',
+        "recollect update ID --importance 0.9 --tag travel --tag money --user alex",
+    ),
+)
+@click.argument("memory_id", metavar="ID")
+@click.argument("text", nargs=-1)
+@field_options
+@click.option("--expect-version", type=int, metavar="N", help="Only if nobody has changed it since version N.")
+@click.option("--why", default="", metavar="TEXT", help="The reason, kept in history.")
+@pass_given
+def update(
+    given: Given,
+    memory_id: str,
+    text: tuple[str, ...],
+    fields: dict[str, Any],
+    expect_version: int | None,
+    why: str,
+) -> None:
+    """Change the words or the fields of a memory.
+
+    TEXT takes the place of its words; "-" reads them from standard input. Tags and metadata are replaced as a whole.
+    """
+    content = given_text(text, name="content") if text else None
+    with given.open() as memory:
+        outcome = memory.update(
+            memory_id,
+            content,
+            user_id=given.user_id,
+            expected_version=expect_version,
+            by="cli",
+            why=why,
+            **fields,
+        )
+    if given.json:
+        print_json(outcome.to_dict())
+    elif outcome.changed:
+        say("Updated ", bold(outcome.id), f" to version {outcome.record.version}.")
+    else:
+        say(bold(outcome.id), " is like that already; nothing changed.")

@@ -1,0 +1,58 @@
+"""The one table of exit codes, and the name an error goes by in JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import IntEnum
+
+import click
+
+from recollect import errors
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    OK = 0
+    UNEXPECTED = 1
+    INVALID = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    UNAVAILABLE = 5
+    DAMAGED = 6
+    MISSING = 7
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
+    errors.InvalidInput: ExitCode.INVALID,
+    errors.NotFound: ExitCode.NOT_FOUND,
+    errors.Conflict: ExitCode.CONFLICT,
+    errors.Unavailable: ExitCode.UNAVAILABLE,
+    errors.StoreCorrupt: ExitCode.DAMAGED,
+    errors.StoreTooNew: ExitCode.DAMAGED,
+    errors.Unsupported: ExitCode.MISSING,
+    errors.MissingExtra: ExitCode.MISSING,
+    errors.RecollectError: ExitCode.UNEXPECTED,
+    click.ClickException: ExitCode.INVALID,
+    click.Abort: ExitCode.INTERRUPTED,
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+    BrokenPipeError: ExitCode.BROKEN_PIPE,
+    OSError: ExitCode.UNAVAILABLE,
+}
+
+
+def exit_code_of(kind: type[BaseException]) -> ExitCode:
+    """The exit code of an error: its own, or that of the nearest class above it."""
+    return next((EXIT_CODES[each] for each in kind.__mro__ if each in EXIT_CODES), ExitCode.UNEXPECTED)
+
+
+def name_of(error: BaseException) -> str:
+    """What the error is called in JSON, such as not_found."""
+    if isinstance(error, click.ClickException):
+        return "usage"
+    if isinstance(error, errors.RecollectError):
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+    return "unavailable" if isinstance(error, OSError) else "unexpected"

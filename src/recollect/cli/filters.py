@@ -1,0 +1,154 @@
+"""Filters on the command line: --where and its shortcuts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from functools import wraps
+from typing import Any
+
+import click
+
+from recollect.errors import InvalidFilter, InvalidInput
+from recollect.model.filters import any_of, where
+from recollect.model.memory import Category, MemoryType, Status, Trust
+from recollect.model.query import EVERYTHING, FIELDS, And, Filter, Kind, Not, Op, unknown_field
+from recollect.model.scope import Level
+from recollect.model.times import as_utc, now
+
+_SIGNS = {
+    ">=": Op.GTE, "<=": Op.LTE, "!=": Op.NE, "=": Op.EQ, ">": Op.GT, "<": Op.LT, "~": Op.CONTAINS, "in": Op.IN,
+}  # fmt: skip
+_COMPARISON = re.compile(r"\s*([\w.\- ]*?[\w\-])\s*(>=|<=|!=|==|=|>|<|~|(?<=\s)in(?=\s))\s*(.*?)\s*", re.DOTALL)
+_AGO = re.compile(r"(\d{1,6})\s*([hdw])")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_WORDS: Mapping[str, type[StrEnum]] = {
+    "category": Category, "type": MemoryType, "status": Status, "trust": Trust, "level": Level,
+}  # fmt: skip
+
+
+def read_where(text: str) -> Filter:
+    """A comparison such as importance>=0.5, tags~travel or "category in fact,event"."""
+    match = _COMPARISON.fullmatch(text)
+    if match is None:
+        raise InvalidFilter(
+            f"cannot read --where {text!r}; write it as importance>=0.5, category=fact, tags~travel "
+            f'or "category in fact,event"; the signs are {" ".join(_SIGNS)}'
+        )
+    field, sign, value = match.groups()
+    op = _SIGNS["=" if sign == "==" else sign]
+    kind = FIELDS.get(field.partition(".")[0])
+    if kind is None:
+        raise unknown_field(field)
+    if kind is Kind.TEXTS and op in (Op.EQ, Op.NE):
+        contains = where(field, Op.CONTAINS, value)
+        return Not(contains) if op is Op.NE else contains
+    if op is Op.IN:
+        return where(field, op, [_value(field, kind, op, each.strip()) for each in value.split(",")])
+    return where(field, op, _value(field, kind, op, value))
+
+
+def _value(field: str, kind: Kind, op: Op, text: str) -> Any:
+    """The text as the kind of value that the field is compared with."""
+    if kind is Kind.TIME:
+        return as_time(text, name=field)
+    if field in _WORDS and op is not Op.CONTAINS and text not in tuple(_WORDS[field]):
+        raise InvalidFilter(f"unknown {field} {text!r}; it is one of {', '.join(_WORDS[field])}")
+    if kind not in (Kind.NUMBER, Kind.JSON) or (kind is Kind.JSON and op is Op.CONTAINS):
+        return text
+    value = plain_value(text)
+    if kind is Kind.NUMBER and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise InvalidFilter(f"{field} is compared with a number, not {text!r}")
+    return value
+
+
+def choice(kind: type[StrEnum]) -> dict[str, Any]:
+    """What makes an option take one of the values of an enumeration, written as they are stored."""
+    name = kind.__name__.removeprefix("Memory").upper()
+    return {"type": click.Choice([each.value for each in kind]), "metavar": name}
+
+
+def plain_value(text: str) -> Any:
+    """A number, true, false or quoted text as JSON has it; anything else is text as it stands."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, (str, bool, int, float)) else text
+
+
+def as_time(text: str, *, name: str) -> Any:
+    """A moment: ISO 8601, or so long ago, such as 24h, 7d or 2w."""
+    ago = _AGO.fullmatch(text.strip())
+    try:
+        return now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}) if ago else as_utc(text, name=name)
+    except OverflowError:
+        raise InvalidInput(f"{name}: {text} ago is before the calendar begins") from None
+
+
+def filter_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --where and its shortcuts; it gets them as one `filter`."""
+
+    @wraps(function)
+    def filtered(
+        *args: Any,
+        where: Sequence[str],
+        category: Sequence[str],
+        type: Sequence[str],
+        tag: Sequence[str],
+        since: str | None,
+        until: str | None,
+        **kwargs: Any,
+    ) -> None:
+        parts = [read_where(text) for text in where]
+        parts += [any_of(name, given) for name, given in (("category", category), ("type", type)) if given]
+        parts += [_tagged(each) for each in tag]
+        parts += _between(since, until)
+        function(*args, filter=_joined(parts), **kwargs)
+
+    for option in reversed(_options()):
+        filtered = option(filtered)
+    return filtered
+
+
+def _options() -> list[Callable[[Callable[..., None]], Callable[..., None]]]:
+    return [
+        click.option(
+            "--where",
+            multiple=True,
+            metavar="TEST",
+            help="Only where this holds: importance>=0.5, category=fact, tags~travel, metadata.trip=hawaii, "
+            '"category in fact,event". All of several must hold.',
+        ),
+        click.option("--category", multiple=True, **choice(Category), help="Only of this category; or these."),
+        click.option("--type", multiple=True, **choice(MemoryType), help="Only of this type; or these."),
+        click.option("--tag", multiple=True, metavar="TAG", help="Only with this tag; all of several."),
+        click.option("--since", metavar="TIME", help="Only from then on: 2026-03-15, or 24h, 7d, 2w ago. UTC."),
+        click.option("--until", metavar="TIME", help="Only up to then; a day counts as a whole."),
+    ]
+
+
+def _tagged(tag: str) -> Filter:
+    return where("tags", Op.CONTAINS, tag)
+
+
+def _between(since: str | None, until: str | None) -> list[Filter]:
+    parts: list[Filter] = []
+    if since is not None:
+        parts.append(where("created_at", Op.GTE, as_time(since, name="--since")))
+    if until is not None:
+        end = as_time(until, name="--until")
+        if _DAY.fullmatch(until.strip()):
+            end += timedelta(days=1)
+        parts.append(where("created_at", Op.LT, end))
+    return parts
+
+
+def _joined(parts: Sequence[Filter]) -> Filter:
+    if not parts:
+        return EVERYTHING
+    return parts[0] if len(parts) == 1 else And(tuple(parts))

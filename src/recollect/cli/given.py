@@ -1,0 +1,137 @@
+"""The options that every command takes, before or after its name, and what they open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from recollect.cli.terminal import say
+
+if TYPE_CHECKING:
+    from recollect.api import AsyncMemory
+    from recollect.settings import Loaded
+    from recollect.sync import Memory
+
+DEFAULT_USER = "default"
+
+
+class Place(TypedDict):
+    """Whose memory it is, as the Python API names it."""
+
+    user_id: str
+    project_id: str | None
+    session_id: str | None
+
+
+@dataclass(slots=True)
+class Given:
+    """What those options were given as; a command's own win over those before its name."""
+
+    home: str | None = None
+    database: str | None = None
+    config: str | None = None
+    preset: str | None = None
+    json: bool = False
+    verbose: bool = False
+    user: str | None = None
+    project: str | None = None
+    session: str | None = None
+
+    @property
+    def user_id(self) -> str:
+        """The user that was named, or the one that stands for nobody in particular."""
+        return DEFAULT_USER if self.user is None else self.user
+
+    @property
+    def place(self) -> Place:
+        """Whose memory is meant."""
+        return {"user_id": self.user_id, "project_id": self.project, "session_id": self.session}
+
+    def load(self, more: Mapping[str, Any] | None = None) -> Loaded:
+        """The settings in force."""
+        from recollect.settings import load
+
+        overrides = {"home": self.home, "database": self.database, "preset": self.preset, **(more or {})}
+        return load(overrides, file=Path(self.config).expanduser() if self.config else None)
+
+    def open(self) -> Memory:
+        """The memory that the settings name; use it in a `with`."""
+        from recollect.sync import Memory
+
+        listen_to_log(verbose=self.verbose)
+        return Memory(settings=self.load().settings)
+
+    def open_async(self) -> AsyncMemory:
+        """The same to await, for what hands over many values one by one."""
+        from recollect.api import AsyncMemory
+
+        listen_to_log(verbose=self.verbose)
+        return AsyncMemory(settings=self.load().settings)
+
+
+pass_given = click.make_pass_decorator(Given, ensure=True)
+
+
+class Shared(click.Option):
+    """An option that goes into `Given` instead of to the command; its help stands in a section of its own."""
+
+    def __init__(self, *names: str, section: str, **attributes: Any) -> None:
+        super().__init__(list(names), expose_value=False, callback=_keep, **attributes)
+        self.section = section
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    if value and option.name:
+        setattr(context.ensure_object(Given), option.name, value)
+    elif isinstance(value, str) and option.name in ("user", "home"):
+        raise click.BadParameter("it is empty.", context, option)
+    return value
+
+
+def _presets(context: click.Context, option: click.Parameter, incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    from recollect.settings import preset_names
+
+    return [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
+
+
+def shared_options(*, whose: str = "") -> list[click.Option]:
+    """The shared options; of user, project and session those that `whose` names."""
+    section = "Whose memory"
+    places = {
+        "user": Shared("--user", "-u", metavar="ID", section=section, help=f"The user. [default: {DEFAULT_USER}]"),
+        "everyone": Shared("--user", "-u", metavar="ID", section=section, help="One user; without it, everyone."),
+        "project": Shared("--project", metavar="ID", section=section, help="One of the user's projects."),
+        "session": Shared("--session", metavar="ID", section=section, help="One session, such as a chat."),
+    }
+    section = "Everywhere"
+    return [
+        *(places[name] for name in whose.split()),
+        Shared("--home", metavar="FOLDER", section=section, help="Where the ledger is. [default: ~/.recollect]"),
+        Shared("--database", metavar="ADDRESS", section=section, help="A ledger file or a postgresql:// address."),
+        Shared("--config", metavar="FILE", section=section, help="A settings file, TOML or YAML."),
+        Shared("--preset", metavar="NAME", section=section, shell_complete=_presets, help="Named defaults."),
+        Shared("--json", is_flag=True, section=section, help="Answer in JSON, for programs."),
+        Shared("--verbose", "-v", is_flag=True, section=section, help="Tell more, and show where an error arose."),
+    ]
+
+
+class _Calm(logging.Handler):
+    """Log lines as remarks on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{record.levelname.lower()}: {record.getMessage()}", err=True)
+
+
+def listen_to_log(*, verbose: bool) -> None:
+    """Show warnings of the library as remarks; with `verbose`, what it is doing as well."""
+    log = logging.getLogger("recollect")
+    log.handlers[:] = [_Calm()]
+    log.propagate = False
+    log.setLevel(logging.DEBUG if verbose else logging.WARNING)

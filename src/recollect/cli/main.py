@@ -1,0 +1,175 @@
+"""The entry point: loads the command that is called, and turns every error into a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+from recollect import __version__
+from recollect.cli.catalogue import COMMANDS, SECTIONS
+from recollect.cli.command import write_options
+from recollect.cli.exit_codes import ExitCode, exit_code_of, name_of
+from recollect.cli.given import Given, shared_options
+from recollect.cli.terminal import Piece, bold, dim, json_text, print_json, say, want_colours
+from recollect.errors import RecollectError
+
+_FIRST = (
+    ('recollect add "The Hawaii trip may cost 10,000 dollars"', "keep something"),
+    ('recollect search "How much can I spend?"', "find it again"),
+    ("recollect doctor", "check that all is well"),
+)
+
+
+class Root(click.Group):
+    """`recollect` itself."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order of the overview."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, loaded now."""
+        listed = COMMANDS.get(cmd_name)
+        if listed is None:
+            return None
+        module, _, attribute = listed.where.partition(":")
+        command: click.Command = getattr(import_module(f"recollect.cli.commands.{module}"), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; a misspelt one is answered with the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else "recollect --help lists them."
+            raise click.UsageError(f"There is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by section, then the options."""
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(10), listed.purpose) for name, listed in commands.items()])
+        write_options(self, ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Commands and options that begin so; no command is loaded for it."""
+        from click.shell_completion import CompletionItem
+
+        names = [CompletionItem(name, help=listed.purpose) for name, listed in COMMANDS.items()]
+        return [each for each in names if each.value.startswith(incomplete)] + click.Command.shell_complete(
+            self, ctx, incomplete
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and see that what it wrote has left."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError as error:
+            # Nobody reads on: what is still in the buffer must not complain at the end either.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            raise click.exceptions.Exit(exit_code_of(type(error))) from None
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and exit with a code of our table; no error leaves as a traceback."""
+        args = list(sys.argv[1:] if args is None else args)
+        given = Given()
+        want_colours(not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+        try:
+            code = super().main(args, "recollect", "_RECOLLECT_COMPLETE", standalone_mode=False, obj=given, **extra)
+        except Exception as error:
+            if given.verbose:
+                import traceback
+
+                traceback.print_exc()
+            report(error, as_json=given.json or "--json" in args)
+            code = exit_code_of(type(error))
+        sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
+
+def report(error: Exception, *, as_json: bool) -> None:
+    """Say on stderr what went wrong."""
+    message, hint = _told(error)
+    if as_json:
+        told = {"code": name_of(error), "message": message, "exit_code": int(exit_code_of(type(error)))}
+        sys.stderr.write(json_text({"error": told}, ascii_only=True) + "\n")
+        return
+    say(("Error: " if not isinstance(error, click.Abort) else "") + message, err=True)
+    if hint:
+        say(dim(hint), err=True)
+
+
+def _told(error: Exception) -> tuple[str, str]:
+    """The message, and what to try next if the message does not say it."""
+    if isinstance(error, click.Abort):
+        return "stopped", ""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return error.format_message(), f"{error.ctx.command_path} --help tells how it is used."
+    if isinstance(error, click.ClickException):
+        return error.format_message(), ""
+    if isinstance(error, RecollectError):
+        return str(error), ""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, ""
+    return f"unexpected {type(error).__name__}: {error}", "With -v it shows where; that helps in a bug report."
+
+
+def _print_version(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        say(f"recollect {__version__}")
+        context.exit()
+
+
+@click.group(cls=Root, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Tell the version."
+)
+@click.pass_context
+def root(context: click.Context) -> None:
+    """Long-term memory for LLM applications and agents."""
+    if context.invoked_subcommand is not None:
+        return
+    if context.ensure_object(Given).json:
+        commands = {name: listed.purpose for name, listed in COMMANDS.items()}
+        print_json({"version": __version__, "commands": commands})
+        return
+    say(bold("Recollect"), f" {__version__}: long-term memory for LLM applications and agents.")
+    say()
+    say("Three commands to try first:")
+    for command, purpose in _FIRST:
+        say("  ", Piece(command, "cyan"), " " * (58 - len(command)), dim(purpose))
+    say()
+    say(dim("recollect --help lists all commands; recollect COMMAND --help tells about one."))
+
+
+root.params += shared_options(whose="user project session")
+
+
+def main() -> None:
+    """Run the command line; what `recollect` on the shell calls."""
+    # Our products are small: threads of the BLAS cost more than they bring, at start-up above all.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    root.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,390 @@
+"""The ledger in memory: dicts and lists, gone when it is closed.
+
+It is the plainest reading of the promise, and what the other ledgers are held against.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recollect.errors import Conflict, IdempotencyReuse, NotFound, StoreUnavailable
+from recollect.ledger.fields import to_plain
+from recollect.ledger.plan import (
+    Known,
+    Plan,
+    Revert,
+    check_owner,
+    plan,
+    reverts,
+)
+from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
+from recollect.ledger.sql.memories import page_of, read_cursor
+from recollect.ledger.sql.terms import K1, B
+from recollect.ledger.sql.vectors import packed
+from recollect.ledger.terms import query_terms, terms_of
+from recollect.model.change import Add, Applied, By, Change, Entry, Once, Outcome
+from recollect.model.filters import matches
+from recollect.model.ids import new_id
+from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.query import Filter, Listing, checked_limit
+from recollect.model.result import Page
+from recollect.model.scope import Scope
+from recollect.model.times import now, to_micros
+from recollect.model.turn import Conversation, Role, Turn
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+
+@dataclass(slots=True)
+class _Row:
+    """A memory, its number, the revision that last changed it, and its vectors."""
+
+    number: int
+    record: MemoryRecord
+    revision: int
+    vectors: dict[EmbeddingModel, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _User:
+    """All that one user has. Rows and entries stand in the order they were made."""
+
+    revision: int = 0
+    rows: dict[str, _Row] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    turn_ids: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    conversations: dict[tuple[str, str], Conversation] = field(default_factory=dict)
+    done: dict[str, tuple[Once, Applied]] = field(default_factory=dict)
+
+
+class MemoryLedger:
+    """Everything in dicts. Nothing waits, so each method is one undivided step of its event loop."""
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        self._model = model
+        self._users: dict[str, _User] = {}
+        self._row_count = 0
+        self._entry_count = 0
+        self._closed = False
+
+    async def apply(self, scope: Scope, changes: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
+        user = self._user(scope.user)
+        if once is not None and once.key in user.done:
+            return _replayed(user, once)
+        check_owner(scope, changes)
+        applied = self._write(scope, user, changes, by=by)
+        if once is not None:
+            user.done[once.key] = (once, applied)
+        return applied
+
+    async def undo(self, scope: Scope, entry_id: int, *, by: By) -> Applied:
+        entry = await self.entry(scope, entry_id)
+        user = self._user(scope.user)
+        batch = [each for each in user.entries if each.batch == entry.batch]
+        current = {id: row.record for id, row in user.rows.items()}
+        return self._write(scope, user, reverts(entry, batch, current), by=by)
+
+    async def append(
+        self, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
+    ) -> tuple[Turn, ...]:
+        user = self._user(scope.user)
+        if not turns:
+            return ()
+        ids = [turn.id for turn in turns]
+        if len(set(ids)) < len(ids) or any(id in user.rows for id in ids):
+            raise Conflict("a turn of that id was appended before")
+        session = (scope.project, scope.session)
+        said = user.turn_ids.get(session, [])
+        placed = tuple(replace(turn, scope=scope, position=len(said) + n) for n, turn in enumerate(turns, 1))
+        changes = [Add(turn.as_memory(), vector) for turn, vector in zip(placed, vectors, strict=True)]
+        self._write(scope, user, changes, by=by)
+        user.turn_ids[session] = said + ids
+        before = user.conversations.get(session, Conversation(scope=scope))
+        times = [turn.said_at for turn in turns]
+        user.conversations[session] = replace(
+            before,
+            turn_count=before.turn_count + len(turns),
+            started_at=before.started_at or min(times),
+            last_turn_at=max(times),
+            version=before.version + 1,
+        )
+        return placed
+
+    async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
+        rows = self._user(scope.user).rows
+        for id in set(ids) & set(rows):
+            record = rows[id].record
+            rows[id].record = replace(record, access_count=record.access_count + 1, last_accessed_at=at)
+
+    def _user(self, name: str) -> _User:
+        """What the user has; someone new is kept with the first write that goes through."""
+        if self._closed:
+            raise StoreUnavailable("the ledger in memory is closed")
+        return self._users.get(name) or _User()
+
+    def _write(self, scope: Scope, user: _User, changes: Sequence[Change | Revert], *, by: By) -> Applied:
+        planned = plan(changes, _known(user), at=now())
+        vectors = {id: packed(vector, self._model) for id, vector in planned.vectors.items()}
+        # Nothing below can fail, so all of it happens or none.
+        self._users[scope.user] = user
+        user.revision += 1
+        batch = new_id()
+        for id, record in planned.added.items():
+            self._row_count += 1
+            user.rows[id] = _Row(self._row_count, _copy(record), user.revision)
+        for id, record in planned.changed.items():
+            row = user.rows[id]
+            if record.content != row.record.content:
+                row.vectors.clear()
+            row.record, row.revision = _copy(record), user.revision
+        for id, vector in vectors.items():
+            user.rows[id].vectors[self._model] = vector
+        self._write_lines(user, planned, batch=batch, by=by)
+        return Applied(batch, tuple(planned.outcomes))
+
+    def _write_lines(self, user: _User, planned: Plan, *, batch: str, by: By) -> None:
+        for line in planned.lines:
+            self._entry_count += 1
+            user.entries.append(
+                Entry(
+                    id=self._entry_count,
+                    batch=batch,
+                    memory_id=line.memory_id,
+                    verb=line.verb,
+                    at=planned.at,
+                    by=by,
+                    version=line.version,
+                    before=None if line.before is None else _plain_copy(to_plain(line.before)),
+                    after=_plain_copy(to_plain(line.after)),
+                    undoes=line.undoes,
+                )
+            )
+
+    async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
+        rows = self._user(scope.user).rows
+        return [_copy(rows[id].record) for id in ids if id in rows]
+
+    async def find(self, scope: Scope, listing: Listing) -> Page:
+        records = sorted(self._listed(scope, listing), key=_by_time, reverse=listing.order == "newest")
+        if listing.cursor is not None:
+            last = read_cursor(listing.cursor)
+            newest = listing.order == "newest"
+            records = [each for each in records if (_by_time(each) < last if newest else _by_time(each) > last)]
+        return page_of(records, listing.limit)
+
+    async def count(self, scope: Scope, listing: Listing) -> int:
+        return sum(1 for _ in self._listed(scope, listing))
+
+    def _listed(self, scope: Scope, listing: Listing) -> Iterator[MemoryRecord]:
+        for row in self._user(scope.user).rows.values():
+            record = row.record
+            inside = record.place in scope.seen_places if listing.visible else _is_within(record, scope)
+            wanted = not listing.statuses or record.status in listing.statuses
+            if inside and wanted and matches(record, listing.filter):
+                yield _copy(record)
+
+    async def history(
+        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+    ) -> list[Entry]:
+        user = self._user(scope.user)
+        found = [
+            entry
+            for entry in reversed(user.entries)
+            if (before is None or entry.id < before)
+            and (
+                _is_within(user.rows[entry.memory_id].record, scope)
+                if memory_id is None
+                else entry.memory_id == memory_id
+            )
+        ]
+        return found[: checked_limit(limit)]
+
+    async def entry(self, scope: Scope, entry_id: int) -> Entry:
+        for entry in self._user(scope.user).entries:
+            if entry.id == entry_id:
+                return entry
+        raise NotFound(f"no change {entry_id}")
+
+    async def conversation(self, scope: Scope) -> Conversation:
+        session = (scope.project, scope.session)
+        return self._user(scope.user).conversations.get(session, Conversation(scope=scope))
+
+    async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
+        user = self._user(scope.user)
+        ids = user.turn_ids.get((scope.project, scope.session), [])
+        said = [
+            _turn(scope, user.rows[id].record, position)
+            for position, id in enumerate(ids, 1)
+            if position > after and user.rows[id].record.status is Status.ACTIVE
+        ]
+        return said[: checked_limit(limit)]
+
+    async def users(self) -> list[str]:
+        self._check_open()
+        return sorted(self._users)
+
+    async def lexical(self, scope: Scope, text: str) -> Scored:
+        said = {row.number: Counter(terms_of(row.record.content)) for row in self._user(scope.user).rows.values()}
+        average = sum(counts.total() for counts in said.values()) / max(len(said), 1)
+        scores: Counter[int] = Counter()
+        best = 0.0
+        for term in query_terms(text):
+            found = {number: counts[term] for number, counts in said.items() if term in counts}
+            rarity = math.log(1 + (len(said) - len(found) + 0.5) / (len(found) + 0.5))
+            best += rarity * (K1 + 1)
+            for number, times in found.items():
+                length = said[number].total() / average
+                scores[number] += rarity * times * (K1 + 1) / (times + K1 * (1 - B + B * length))  # type: ignore[assignment]
+        rows, parts = list(scores), [min(score / best, 1.0) for score in scores.values()]
+        return Scored(np.asarray(rows, np.int64), np.asarray(parts, np.float32))
+
+    async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
+        wanted = {int(row) for row in rows}
+        return [each for each in self._seen(scope, filter) if each.row in wanted]
+
+    async def matching(self, scope: Scope, filter: Filter) -> Sequence[int]:
+        return [each.row for each in self._seen(scope, filter)]
+
+    def _seen(self, scope: Scope, filter: Filter) -> Iterator[Numbered]:
+        for row in self._user(scope.user).rows.values():
+            record = row.record
+            seen = record.place in scope.seen_places and record.status is Status.ACTIVE
+            if seen and matches(record, filter):
+                yield Numbered(row.number, _copy(record))
+
+    async def revision(self, user: str) -> Revision:
+        return Revision(self._user(user).revision)
+
+    async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
+        rows = [
+            IndexRow(row.number, row.record.place, str(row.record.status), row.vectors.get(model))
+            for row in self._user(user).rows.values()
+            if row.revision > after
+        ]
+        return await self.revision(user), rows
+
+    async def unembedded(self, model: EmbeddingModel, *, limit: int, after: int = 0) -> list[Unembedded]:
+        self._check_open()
+        lacking = [
+            Unembedded(row.number, name, row.record.content)
+            for name, user in self._users.items()
+            for row in user.rows.values()
+            if row.number > after and model not in row.vectors
+        ]
+        return sorted(lacking, key=lambda each: each.row)[: checked_limit(limit)]
+
+    async def embed(self, model: EmbeddingModel, vectors: Mapping[int, Vector], *, user: str) -> None:
+        kept = {int(row): packed(vector, model) for row, vector in vectors.items()}
+        holder = self._user(user)
+        holder.revision += 1
+        for row in holder.rows.values():
+            if row.number in kept:
+                row.vectors[model] = kept[row.number]
+                row.revision = holder.revision
+
+    async def models(self) -> dict[EmbeddingModel, int]:
+        return dict(Counter(model for row in self._rows() for model in row.vectors))
+
+    async def drop_model(self, model: EmbeddingModel) -> None:
+        for row in self._rows():
+            row.vectors.pop(model, None)
+
+    def _rows(self) -> list[_Row]:
+        self._check_open()
+        return [row for user in self._users.values() for row in user.rows.values()]
+
+    async def stats(self, user: str | None = None) -> Mapping[str, int]:
+        self._check_open()
+        holders = [held for name, held in self._users.items() if user in (None, name)]
+        counts = dict.fromkeys(("memories", "turns", "superseded", "review", "forgotten"), 0)
+        rows = [row for holder in holders for row in holder.rows.values()]
+        for row in rows:
+            kind = "turns" if row.record.category is Category.TURN else "memories"
+            counts[kind if row.record.status is Status.ACTIVE else str(row.record.status)] += 1
+        counts["users"] = len(holders)
+        counts["conversations"] = sum(len(holder.conversations) for holder in holders)
+        counts["history"] = sum(len(holder.entries) for holder in holders)
+        counts["jobs"] = 0
+        counts["vectors"] = sum(len(row.vectors) for row in rows)
+        return counts if user is not None else {**counts, "bytes": sum(len(row.record.content) for row in rows)}
+
+    async def check(self) -> list[str]:
+        self._check_open()
+        return []
+
+    async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
+        # Terms are made when they are asked for, so there are none that could be stale.
+        progress(len(self._rows()))
+
+    async def close(self) -> None:
+        self._closed = True
+        self._users.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the ledger in memory is closed")
+
+
+def _known(user: _User) -> Known:
+    known = Known()
+    for row in user.rows.values():
+        known.hold(row.record)
+    return known
+
+
+def _replayed(user: _User, once: Once) -> Applied:
+    first, applied = user.done[once.key]
+    if first.digest != once.digest:
+        raise IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")
+    outcomes = (
+        Outcome(each.verb, _copy(user.rows[each.record.id].record), each.changed) for each in applied.outcomes
+    )
+    return Applied(applied.batch, tuple(outcomes), replayed=True)
+
+
+def _copy(record: MemoryRecord) -> MemoryRecord:
+    """A record that shares no dict with another, holding what a store of JSON would give back."""
+    if not record.metadata and not record.detail:
+        return record
+    return replace(record, metadata=_plain_copy(record.metadata), detail=_plain_copy(record.detail))
+
+
+def _plain_copy(plain: Mapping[str, Any]) -> dict[str, Any]:
+    copied: dict[str, Any] = json.loads(json.dumps(dict(plain)))
+    return copied
+
+
+def _by_time(record: MemoryRecord) -> tuple[int, str]:
+    return to_micros(record.created_at), record.id
+
+
+def _is_within(record: MemoryRecord, scope: Scope) -> bool:
+    """Whether it belongs to the scope: the user's, or the project's, or the session's alone."""
+    return scope.project in ("", record.scope.project) and scope.session in ("", record.scope.session)
+
+
+def _turn(scope: Scope, record: MemoryRecord, position: int) -> Turn:
+    return Turn(
+        id=record.id,
+        scope=scope,
+        role=Role(record.detail["role"]),
+        content=record.content,
+        said_at=record.created_at,
+        name=record.detail.get("name"),
+        position=position,
+    )
+
+
+async def open_memory(model: EmbeddingModel) -> MemoryLedger:
+    """A ledger that holds nothing yet."""
+    return MemoryLedger(model)

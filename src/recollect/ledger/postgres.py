@@ -1,0 +1,298 @@
+"""The ledger in PostgreSQL: a pool of connections, a transaction for every write, one view for every read.
+
+A write locks its user first, so READ COMMITTED is enough: whatever a user's writer reads afterwards is settled.
+A connection whose caller went away, or that does not answer in time, is thrown away, never waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from recollect.errors import (
+    Conflict,
+    DiskFull,
+    InvalidInput,
+    InvalidSettings,
+    InvalidText,
+    MissingExtra,
+    RecollectError,
+    StoreBusy,
+    StoreUnavailable,
+    Unsupported,
+)
+from recollect.ledger.postgres_dialect import FAULTS, Glance, PostgresDialect, PostgresTx, SecondLook, TsvectorTerms
+from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.sql.tx import Row, Tx
+from recollect.models.embedding import EmbeddingModel
+
+try:
+    import asyncpg
+    from asyncpg import exceptions as pg
+except ImportError as error:
+    raise MissingExtra("PostgreSQL", "postgres") from error
+
+T = TypeVar("T")
+OLDEST = 14
+CONNECT_S = 10.0
+ACQUIRE_S = 30.0
+BUSY_S = 30.0
+STATEMENT_S = 60.0
+CLOSE_S = 30.0
+ROLLBACK_S = 2.0
+TRIES = 6
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '{BUSY_S:.0f}s'"
+# Any number will do, as long as every Recollect takes the same one.
+_MIGRATING = (
+    "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0; "
+    "SELECT pg_advisory_xact_lock(7233194108)"
+)
+_LOST = (pg.PostgresConnectionError, ConnectionError, pg.AdminShutdownError, pg.CrashShutdownError)
+# Nothing was committed when one of these came, and trying again can go better.
+_AGAIN = (pg.SerializationError, pg.DeadlockDetectedError, pg.InvalidCachedStatementError, *_LOST)
+_ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
+
+
+def masked(dsn: str) -> str:
+    """An address that can be shown: without its password, wherever that is written."""
+    scheme, found, rest = dsn.partition("://")
+    login, at, place = rest.rpartition("@")
+    user = login.partition(":")[0]
+    if not found or "?" in user or "/" in user:
+        return "PostgreSQL"
+    place, _, options = place.partition("?")
+    hosts = [option for option in options.split("&") if option.startswith(("host=", "port="))]
+    return f"{scheme}://{user}{at}{place}{'?' if hosts else ''}{'&'.join(hosts)}"
+
+
+def translated(error: Exception, where: str) -> RecollectError:
+    """What an error of PostgreSQL or of the network means to a caller, and what to do about it."""
+    match error:
+        case pg.UniqueViolationError():
+            return Conflict("another active memory says the same or holds the same key; forget it first")
+        case pg.DiskFullError():
+            return DiskFull(f"no space left at {where}: free some; nothing that was acknowledged is lost")
+        case pg.CharacterNotInRepertoireError() | pg.UntranslatableCharacterError():
+            return InvalidText(f"the text holds a character that {where} cannot keep: {error}")
+        case pg.DataError() if isinstance(error.__cause__, UnicodeError):
+            return InvalidText("the text holds half of a character (a lone surrogate); remove it and try again")
+        case pg.DataError() | ValueError():
+            return InvalidInput(f"a value cannot be kept by {where}: {error}")
+        case pg.ProgramLimitExceededError():
+            return InvalidInput(f"an id or a key is too long for {where}: {error}")
+        case pg.LockNotAvailableError():
+            return StoreBusy(f"other writers held {where} for {BUSY_S:.0f} s; try again")
+        case TimeoutError():
+            return StoreUnavailable(f"{where} did not answer in time: check that it is up and not overloaded")
+        case pg.TooManyConnectionsError():
+            return StoreUnavailable(f"{where} has no connection left: raise its max_connections, or run fewer of us")
+        case pg.InvalidAuthorizationSpecificationError():
+            return StoreUnavailable(f"{where} refused the login: check the user, the password and pg_hba.conf")
+        case pg.InvalidCatalogNameError():
+            return StoreUnavailable(f"{where}: {error}; make it with: createdb")
+        case pg.InsufficientPrivilegeError() | pg.InvalidSchemaNameError():
+            return StoreUnavailable(f"{where}: {error}; give the user its own schema, or GRANT CREATE, USAGE on one")
+        case OSError() | pg.PostgresConnectionError() | pg.OperatorInterventionError():
+            return StoreUnavailable(f"{where} cannot be reached: check that it is running and the address ({error})")
+        case _:
+            return StoreUnavailable(f"{where}: {error}")
+
+
+class PostgresEngine:
+    """A pool of connections to one database. It belongs to the event loop that opened it."""
+
+    dialect = PostgresDialect()
+    terms = TsvectorTerms()
+
+    def __init__(self, dsn: str, *, connections: int = 10) -> None:
+        self.where = masked(dsn)
+        name = {} if "application_name=" in dsn else {"application_name": "recollect"}
+        self._address = {"dsn": dsn, "timeout": CONNECT_S, "server_settings": name}
+        self._size = connections
+        # Writers of one user wait for each other inside PostgreSQL; readers must find a connection all the same.
+        self._writing = asyncio.Semaphore(max(1, connections - 2))
+        self._timeout_s: float | None = STATEMENT_S
+        self._pool: Any = None
+        self._returning: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Connect, or raise the error that says why not."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                **self._address, min_size=1, max_size=self._size, init=_set_up, reset=_leave_as_is
+            )
+        except ValueError:
+            # Its words may hold a piece of the password.
+            raise InvalidSettings(
+                f"{self.where} is not an address of PostgreSQL; use postgresql://user:password@host:5432/database"
+            ) from None
+        except _ERRORS as error:
+            raise translated(error, self.where) from error
+        async with self._connection() as connection:
+            version = connection.get_server_version()
+        if version.major < OLDEST:
+            await self.close()
+            raise Unsupported(f"{self.where} is PostgreSQL {version.major}; Recollect needs {OLDEST} or newer")
+
+    @asynccontextmanager
+    async def migrating(self) -> AsyncIterator[None]:
+        """Keep other processes from bringing the schema up to date at the same time; no step is too long."""
+        # Not from the pool: that is closed before we let go if a migration fails.
+        try:
+            connection = await asyncpg.connect(**self._address)
+            try:
+                await connection.execute(_MIGRATING)
+                self._timeout_s = None
+                yield
+            finally:
+                self._timeout_s = STATEMENT_S
+                connection.terminate()
+        except _ERRORS as error:
+            raise translated(error, self.where) from error
+
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
+        if quick:
+            try:
+                return await self._retried(self._glance, body)
+            except SecondLook:
+                pass
+        return await self._retried(self._view, body)
+
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        async with self._writing:
+            return await self._retried(self._transaction, body)
+
+    async def _retried(self, way: Callable[..., Coroutine[Any, Any, T]], body: Callable[..., Any]) -> T:
+        for tries in range(1, TRIES + 1):
+            try:
+                return await way(body)
+            except _ERRORS as error:
+                if tries == TRIES or not isinstance(error, _AGAIN):
+                    raise translated(error, self.where) from error
+            await asyncio.sleep(random.uniform(0, 0.005 * 2**tries))
+        raise AssertionError("unreachable")
+
+    async def _glance(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        async with self._connection() as connection:
+            return await body(Glance(connection, self._timeout_s))
+
+    async def _view(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        async with self._connection() as connection:
+            await connection.execute(_BEGIN_READ, timeout=self._timeout_s)
+            result = await body(PostgresTx(connection, self._timeout_s))
+            await connection.execute("COMMIT", timeout=self._timeout_s)
+            return result
+
+    async def _transaction(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        async with self._connection() as connection:
+            await connection.execute(_BEGIN_WRITE, timeout=self._timeout_s)
+            result = await body(PostgresTx(connection, self._timeout_s))
+            try:
+                done = await connection.execute("COMMIT", timeout=self._timeout_s)
+            except (*_LOST, TimeoutError) as error:
+                raise StoreUnavailable(
+                    f"{self.where} went away while it committed: look whether it was written before trying again"
+                ) from error
+            if done != "COMMIT":
+                raise StoreUnavailable(f"{self.where} took the changes back instead of committing them")
+            return result
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        pool = self._pool
+        if pool is None:
+            raise StoreUnavailable(f"{self.where} is closed")
+        try:
+            connection = await pool.acquire(timeout=ACQUIRE_S)
+        except _ERRORS as error:
+            raise translated(error, self.where) from error
+        try:
+            yield connection
+        except Exception as error:
+            lost = isinstance(error, pg.InterfaceError) and _is_gone(connection)
+            await asyncio.shield(self._put_back(pool, connection, broken=isinstance(error, OSError)))
+            if lost:
+                raise ConnectionResetError(str(error)) from error
+            raise
+        except BaseException:
+            # The caller gave up and must not be kept waiting: what it left open is ended behind its back.
+            self._put_back(pool, connection)
+            raise
+        else:
+            await pool.release(connection)
+
+    def _put_back(self, pool: Any, connection: Any, *, broken: bool = False) -> asyncio.Task[None]:
+        task = asyncio.create_task(_put_back(pool, connection, broken=broken))
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
+        return task
+
+    async def size(self) -> int:
+        sizes = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_catalog.pg_class "
+        found = await self._ask(sizes + "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace")
+        return int(found[0][0])
+
+    async def check(self) -> list[str]:
+        return [f"{self.where}: {sentence}" for sentence, sql in FAULTS.items() if await self._ask(sql)]
+
+    async def _ask(self, sql: str) -> Sequence[Row]:
+        async def question(tx: Tx) -> Sequence[Row]:
+            return await tx.rows(sql, {})
+
+        return await self.read(question, quick=True)
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), CLOSE_S)
+            except TimeoutError:
+                pool.terminate()
+
+
+async def _set_up(connection: Any) -> None:
+    """A value given as jsonb is any plain value; nothing is ever read as jsonb."""
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
+
+
+async def _leave_as_is(connection: Any) -> None:
+    """Nothing is set on a connection that outlives a transaction, so there is nothing to reset."""
+
+
+async def _put_back(pool: Any, connection: Any, *, broken: bool) -> None:
+    """Give a connection back with no transaction open; one that may not answer is thrown away."""
+    whole = False
+    try:
+        if not broken:
+            await connection.execute("ROLLBACK", timeout=ROLLBACK_S)
+            whole = True
+    except _ERRORS:
+        pass
+    finally:
+        if not whole and not _is_gone(connection):
+            connection.terminate()
+        await pool.release(connection)
+
+
+def _is_gone(connection: Any) -> bool:
+    try:
+        return bool(connection.is_closed())
+    except pg.InterfaceError:
+        return True
+
+
+async def open_postgres(dsn: str, model: EmbeddingModel) -> SqlLedger:
+    """Open the ledger in a database, whose tables are made if they are not there."""
+    engine = PostgresEngine(dsn)
+    await engine.open()
+    try:
+        async with engine.migrating():
+            return await SqlLedger.open(engine, model)
+    except BaseException:
+        await engine.close()
+        raise

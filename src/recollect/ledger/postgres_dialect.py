@@ -1,0 +1,209 @@
+"""What is particular to PostgreSQL: words of its SQL, its parameters, tests inside JSON, and tsvector.
+
+Nothing here needs its driver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from recollect.ledger.sql.terms import K1, B
+from recollect.ledger.sql.tx import Row, Tx
+from recollect.model.query import Kind, Op, Where
+
+_SIGNS = {Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
+# Texts, quoted names and casts come first, so that a colon in them is never taken for a parameter.
+_PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|::|:([a-z_][a-z0-9_]*)""", re.IGNORECASE)
+
+# What a tsvector can hold: positions of a word, bytes of a word, bytes of all words with their positions.
+MAX_POSITIONS = 255
+MAX_WORD_BYTES = 2000
+MAX_VECTOR_BYTES = 1_000_000
+_POSITIONS = tuple(",".join(map(str, range(1, n + 1))) for n in range(MAX_POSITIONS + 1))
+# What can be wrong with a database, and the question that has an answer if it is.
+FAULTS = {
+    "UTF8 is not the database's encoding: some texts cannot be kept; make one with ENCODING 'UTF8'": (
+        "SELECT 1 WHERE current_setting('server_encoding') <> 'UTF8'"
+    ),
+    "synchronous_commit or fsync is off: what was acknowledged can be lost; turn it on": (
+        "SELECT 1 WHERE 'off' IN (current_setting('synchronous_commit'), current_setting('fsync'))"
+    ),
+    "an index is invalid; run: REINDEX SCHEMA": (
+        "SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
+        "WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace"
+    ),
+    "pages on disk failed their checksums; restore a backup": (
+        "SELECT 1 FROM pg_catalog.pg_stat_database WHERE datname = current_database() AND checksum_failures > 0"
+    ),
+}
+
+
+@lru_cache(maxsize=1024)
+def positional(sql: str) -> tuple[str, tuple[str, ...]]:
+    """The same SQL with $1, $2 for its :names, and the names in that order."""
+    numbers: dict[str, int] = {}
+
+    def numbered(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"${numbers.setdefault(name, len(numbers) + 1)}" if name else match[0]
+
+    return _PARAMETER.sub(numbered, sql), tuple(numbers)
+
+
+class PostgresDialect:
+    """Lists go in as arrays, values inside metadata as jsonb, which keeps their types apart."""
+
+    name = "postgres"
+    words: Mapping[str, str] = {
+        "serial_key": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        "binary": 'COLLATE "C"',
+        "real": "DOUBLE PRECISION",
+        "bytes": "BYTEA",
+        "clustered": "",
+        "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
+    }
+
+    def among(self, column: str, param: str) -> str:
+        return f"{column} = ANY (:{param})"
+
+    def contains(self, column: str, param: str) -> str:
+        return f"strpos({column}, :{param}) > 0"
+
+    def json_test(self, comparison: Where, param: str) -> str:
+        if comparison.inside:
+            return self._metadata_test(comparison, param)
+        if comparison.kind is Kind.TEXTS:
+            return f"(body::jsonb -> '{comparison.field}') {'?' if comparison.op is Op.CONTAINS else '?|'} :{param}"
+        held = f"(body::jsonb ->> '{comparison.field}')"
+        if comparison.field == "trust":
+            held = f"coalesce({held}, 'high')"
+        elif comparison.field == "source":
+            held = f"coalesce({held}, '')"
+        if comparison.op is Op.IN:
+            return self.among(held, param)
+        return self.contains(held, param) if comparison.op is Op.CONTAINS else f"{held} = :{param}"
+
+    def _metadata_test(self, comparison: Where, param: str) -> str:
+        """Inside metadata a value has its own type: 1, true and "1" are three things."""
+        held = f"(body::jsonb -> 'metadata' -> '{comparison.inside}')"
+        kind, text = f"jsonb_typeof({held})", f"({held} #>> '{{}}')"
+        is_text = isinstance(comparison.value, str)
+        match comparison.op:
+            case Op.EQ | Op.NE:
+                return f"{held} = :{param}::jsonb"
+            case Op.IN:
+                # An array is inside another if its members are, which is not what was asked.
+                return f"{kind} NOT IN ('array', 'object') AND {held} <@ :{param}::jsonb"
+            case Op.CONTAINS if is_text:
+                member = f"{held} ? :{param}"
+                return f"CASE {kind} WHEN 'string' THEN strpos({text}, :{param}) > 0 WHEN 'array' THEN {member} END"
+            case Op.CONTAINS:
+                return f"{kind} = 'array' AND {held} @> :{param}::jsonb"
+        if is_text:
+            # In this collation texts are in order of their characters' numbers.
+            return f"""{kind} = 'string' AND {text} COLLATE "C" {_SIGNS[comparison.op]} :{param}"""
+        return f"{kind} = 'number' AND {held} {_SIGNS[comparison.op]} :{param}::jsonb"
+
+
+class PostgresTx:
+    """A transaction on a connection."""
+
+    dialect = PostgresDialect()
+
+    def __init__(self, connection: Any, timeout_s: float | None) -> None:
+        self._connection, self._timeout_s = connection, timeout_s
+
+    async def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        text, names = positional(sql)
+        rows: Sequence[Row] = await self._connection.fetch(
+            text, *[params[name] for name in names], timeout=self._timeout_s
+        )
+        return rows
+
+    async def run(self, sql: str, params: Mapping[str, Any]) -> None:
+        text, names = positional(sql)
+        await self._connection.execute(text, *[params[name] for name in names], timeout=self._timeout_s)
+
+    async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+        text, names = positional(sql)
+        if len(params) == 1:
+            await self.run(sql, params[0])
+        else:
+            values = [[each[name] for name in names] for each in params]
+            await self._connection.executemany(text, values, timeout=self._timeout_s)
+
+
+class SecondLook(Exception):
+    """A body that was to ask one thing asked another."""
+
+
+class Glance(PostgresTx):
+    """One statement on its own, which is a consistent view without a transaction around it."""
+
+    asked = False
+
+    async def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        if self.asked:
+            raise SecondLook
+        self.asked = True
+        return await super().rows(sql, params)
+
+
+class TsvectorTerms:
+    """A tsvector for each row. How often a word is said is how many positions it has; where does not matter."""
+
+    async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        await tx.many(
+            "INSERT INTO terms (row, words, word_count) VALUES (:row, :words, :count)",
+            [{"row": row, "words": tsvector_of(words), "count": len(words.split())} for row, words in rows.items()],
+        )
+
+    async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        await tx.run("DELETE FROM terms WHERE row = ANY (:rows)", {"rows": list(rows)})
+
+    async def clear(self, tx: Tx) -> None:
+        # Writers wait, or a new user's rows could be counted twice; readers see the old words until the commit.
+        await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
+        await tx.run("DELETE FROM terms", {})
+
+    async def weights(self, tx: Tx, word: str) -> tuple[list[int], list[float]]:
+        params = {"word": _quoted(_cut(word)), "number": int(word.partition("x")[0])}
+        rows, times, lengths, average = (await tx.rows(WORD_IN_ROWS, params))[0]
+        if not rows:
+            return [], []
+        # Worked out here: PostgreSQL would count the positions once for each time they are named.
+        short, long = K1 * (1 - B), K1 * B / average
+        return rows, [f * (K1 + 1) / (f + short + long * n) for f, n in zip(times, lengths, strict=True)]
+
+
+# With weights of one, the cover density of a single word is the number of its positions.
+WORD_IN_ROWS = """
+SELECT array_agg(row), array_agg(ts_rank_cd('{1, 1, 1, 1}', words, :word::tsquery)), array_agg(word_count),
+    (SELECT greatest(term_total, 1)::float8 / greatest(term_rows, 1) FROM users WHERE number = :number)
+FROM terms WHERE words @@ :word::tsquery
+"""
+
+
+def tsvector_of(words: str) -> str:
+    """Words as a tsvector is written; what it has no room for is left out."""
+    parts: list[str] = []
+    room = MAX_VECTOR_BYTES
+    for word, times in Counter(map(_cut, words.split())).items():
+        times = min(times, MAX_POSITIONS)
+        room -= len(word.encode()) + 2 * times + 4
+        if room < 0:
+            break
+        parts.append(f"{_quoted(word)}:{_POSITIONS[times]}")
+    return " ".join(parts)
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _cut(word: str) -> str:
+    return word if len(word) * 4 <= MAX_WORD_BYTES else word.encode()[:MAX_WORD_BYTES].decode(errors="ignore")

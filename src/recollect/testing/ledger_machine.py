@@ -1,0 +1,255 @@
+"""Random work on a ledger and on the one in memory, side by side: they must agree on every answer and error.
+
+    def test_my_ledger_agrees_with_the_one_in_memory():
+        agree_with_memory(open_empty_ledger)
+
+What only one ledger can know is left out of the comparison: row numbers, ids of history and of batches, and
+the time of writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from recollect.errors import RecollectError
+from recollect.ledger.memory import MemoryLedger
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Add, Applied, Change, Entry, Forget, Once, Restore, Supersede, Update
+from recollect.model.filters import read_filter
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import Listing
+from recollect.model.scope import Level, Scope
+from recollect.testing.ledger_draws import (
+    USERS,
+    drafts,
+    filters,
+    numbers,
+    places,
+    scopes,
+    steps_of_change,
+    users,
+    with_vector,
+    words,
+)
+from recollect.testing.suite_samples import ALL, BY, MODEL, NOON, direction, memory, turn
+
+T = TypeVar("T")
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """The same work on both ledgers, and every answer compared."""
+
+    def __init__(self, open_empty: Callable[[], Awaitable[Ledger]]) -> None:
+        super().__init__()
+        self._loop = asyncio.new_event_loop()
+        self._ledgers: list[Ledger] = [MemoryLedger(MODEL), self._loop.run_until_complete(open_empty())]
+        self._made = 0
+
+    def teardown(self) -> None:
+        try:
+            for scope in map(Scope, USERS):
+                self._compare(partial(_whole_of, scope))
+            self._compare(lambda ledger: ledger.check())
+        finally:
+            for ledger in self._ledgers:
+                self._loop.run_until_complete(ledger.close())
+            self._loop.close()
+
+    def _compare(self, act: Callable[[Ledger], Awaitable[Any]]) -> None:
+        """Do it on both; they must come to the same, be it an answer or an error."""
+        expected, found = [self._loop.run_until_complete(_told(act(ledger))) for ledger in self._ledgers]
+        assert found == expected
+
+    def _id(self, number: int) -> str:
+        """An id that may be someone's, or no one's."""
+        return f"m{number % (self._made + 2):04d}"
+
+    def _fresh(self, user: str, place: tuple[str, str, Level], draft: dict[str, Any]) -> MemoryRecord:
+        self._made += 1
+        project, session, level = place
+        return memory(id=f"m{self._made - 1:04d}", scope=Scope(user, project, session), level=level, **draft)
+
+    def _change(self, user: str, step: tuple[Any, ...]) -> Change:
+        match step:
+            case ("add", place, draft, vector):
+                record = self._fresh(user, place, draft)
+                return Add(record, direction(self._made) if vector else None)
+            case ("update", number, fields, version, vector):
+                return Update(self._id(number), fields, version, direction(number) if vector else None)
+            case ("supersede", number, place, draft, version, vector):
+                id = self._id(number)
+                return Supersede(id, self._fresh(user, place, draft), version, direction(number) if vector else None)
+            case ("forget", number, version):
+                return Forget(self._id(number), version)
+            case _:
+                return Restore(self._id(step[1]), step[2])
+
+    @rule(user=users, place=places, draft=drafts, vector=with_vector)
+    def add(self, user: str, place: tuple[str, str, Level], draft: dict[str, Any], vector: bool) -> None:
+        self._apply(user, [("add", place, draft, vector)])
+
+    @rule(user=users, steps=st.lists(steps_of_change, max_size=4))
+    def change(self, user: str, steps: list[tuple[Any, ...]]) -> None:
+        self._apply(user, steps)
+
+    @rule(user=users, step=steps_of_change, key=st.sampled_from("kl"), digest=st.sampled_from("ddde"))
+    def change_once(self, user: str, step: tuple[Any, ...], key: str, digest: str) -> None:
+        self._apply(user, [step], once=Once(key, digest))
+
+    def _apply(self, user: str, steps: Sequence[tuple[Any, ...]], *, once: Once | None = None) -> None:
+        changes = [self._change(user, step) for step in steps]
+
+        async def act(ledger: Ledger) -> Any:
+            return _applied(await ledger.apply(Scope(user), changes, by=BY, once=once))
+
+        self._compare(act)
+
+    @rule(user=users, number=numbers)
+    def undo(self, user: str, number: int) -> None:
+        async def act(ledger: Ledger) -> Any:
+            lines = await ledger.history(Scope(user), limit=1000)
+            entry_id = lines[number % len(lines)].id if lines else 10**6
+            return _applied(await ledger.undo(Scope(user), entry_id, by=BY))
+
+        self._compare(act)
+
+    @rule(scope=scopes, contents=st.lists(words, max_size=3), again=st.booleans())
+    def say(self, scope: Scope, contents: list[str], again: bool) -> None:
+        turns = [replace(turn(content), id=self._next_id()) for content in contents]
+        if again and turns:
+            turns[-1] = replace(turns[-1], id=self._id(len(contents)))
+        vectors = [direction(n) for n in range(len(turns))]
+        self._compare(lambda ledger: ledger.append(scope, turns, vectors=vectors, by=BY))
+
+    def _next_id(self) -> str:
+        self._made += 1
+        return f"m{self._made - 1:04d}"
+
+    @rule(user=users, ids=st.lists(numbers, max_size=3))
+    def touch(self, user: str, ids: list[int]) -> None:
+        self._compare(lambda ledger: ledger.touch(Scope(user), [self._id(each) for each in ids], at=NOON))
+
+    @rule(scope=scopes, filter=filters, visible=st.booleans(), order=st.sampled_from(["newest", "oldest"]),
+          limit=st.integers(1, 5), every=st.booleans())  # fmt: skip
+    def find(self, scope: Scope, filter: Any, visible: bool, order: Any, limit: int, every: bool) -> None:
+        async def act(ledger: Ledger) -> Any:
+            statuses = tuple(Status) if every else (Status.ACTIVE,)
+            listing = Listing(
+                filter=read_filter(filter), statuses=statuses, visible=visible, order=order, limit=limit
+            )
+            pages = []
+            while True:
+                page = await ledger.find(scope, listing)
+                pages.append([_record(record) for record in page])
+                if page.cursor is None:
+                    return pages, await ledger.count(scope, listing)
+                listing = replace(listing, cursor=page.cursor)
+
+        self._compare(act)
+
+    @rule(scope=scopes, filter=filters)
+    def match(self, scope: Scope, filter: Any) -> None:
+        async def act(ledger: Ledger) -> Any:
+            rows = await ledger.matching(scope, read_filter(filter))
+            everyone = await ledger.matching(scope, read_filter(None))
+            fetched = await ledger.fetch(scope, everyone, filter=read_filter(filter))
+            assert {each.row for each in fetched} == set(rows)
+            return sorted((_record(each.record) for each in fetched), key=lambda record: record.id)
+
+        self._compare(act)
+
+    @rule(scope=scopes, text=words)
+    def search(self, scope: Scope, text: str) -> None:
+        async def act(ledger: Ledger) -> Any:
+            scored = await ledger.lexical(scope, text)
+            by_row = dict(zip(scored.rows.tolist(), scored.scores.tolist(), strict=True))
+            found = await ledger.fetch(scope, list(by_row), filter=read_filter(None))
+            return len(by_row), {each.record.id: pytest.approx(by_row[each.row], abs=1e-4) for each in found}
+
+        self._compare(act)
+
+    @rule(scope=scopes, number=st.none() | numbers, limit=st.integers(1, 9))
+    def history(self, scope: Scope, number: int | None, limit: int) -> None:
+        memory_id = None if number is None else self._id(number)
+
+        async def act(ledger: Ledger) -> Any:
+            return _lines(await ledger.history(scope, memory_id=memory_id, limit=limit))
+
+        self._compare(act)
+
+    @rule(scope=scopes, after=st.integers(0, 3), limit=st.integers(1, 4))
+    def turns(self, scope: Scope, after: int, limit: int) -> None:
+        self._compare(lambda ledger: ledger.turns(scope, after=after, limit=limit))
+        self._compare(lambda ledger: ledger.conversation(scope))
+
+    @rule(user=users)
+    def counts(self, user: str) -> None:
+        self._compare(lambda ledger: ledger.stats(user))
+        self._compare(lambda ledger: ledger.users())
+        self._compare(lambda ledger: ledger.models())
+
+    @rule(limit=st.integers(1, 5))
+    def lacking(self, limit: int) -> None:
+        async def act(ledger: Ledger) -> Any:
+            return [(each.user, each.content) for each in await ledger.unembedded(MODEL, limit=limit)]
+
+        self._compare(act)
+
+
+async def _told(work: Awaitable[T]) -> T | type[RecollectError]:
+    try:
+        return await work
+    except RecollectError as error:
+        return type(error)
+
+
+def _record(record: MemoryRecord) -> MemoryRecord:
+    """The memory without the time it was written at."""
+    return replace(record, updated_at=NOON)
+
+
+def _applied(applied: Applied) -> Any:
+    return applied.replayed, [(each.verb, _record(each.record), each.changed) for each in applied.outcomes]
+
+
+def _lines(lines: Sequence[Entry]) -> Any:
+    return [(each.memory_id, each.verb, each.version, each.before, each.after, each.by) for each in lines]
+
+
+async def _whole_of(scope: Scope, ledger: Ledger) -> Any:
+    lines = await ledger.history(scope, limit=1000)
+    order = {line.id: n for n, line in enumerate(reversed(lines))}
+    batches = {line.batch: n for n, line in enumerate(lines)}
+    _, rows = await ledger.index_rows(scope.user, model=MODEL, after=0)
+    return (
+        [_record(record) for record in await ledger.find(scope, ALL)],
+        _lines(lines),
+        [(None if line.undoes is None else order[line.undoes], batches[line.batch]) for line in lines],
+        sorted((row.place, row.status, row.vector or b"") for row in rows),
+    )
+
+
+def agree_with_memory(open_empty: Callable[[], Awaitable[Ledger]], *, examples: int = 12, steps: int = 25) -> None:
+    """Compare a ledger with the one in memory; `open_empty` opens one that holds nothing, for each example."""
+    profile = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+    class Machine(LedgerMachine):
+        def __init__(self) -> None:
+            super().__init__(open_empty)
+
+    run_state_machine_as_test(Machine, settings=profile)

@@ -1,0 +1,67 @@
+"""The promise of `Ledger`, as tests. A backend inherits them and says how it is opened:
+
+    class TestMyLedger(LedgerSuite):
+        @pytest.fixture
+        def store(self, tmp_path):
+            return lambda: open_my_ledger(tmp_path / "file", MODEL)
+
+The first call of `store()` opens an empty ledger, every further one the same store again, while it is open
+or after it was closed; a ledger that claims neither raises Unsupported there. Needs pytest-asyncio in auto mode.
+"""
+
+# ruff: noqa: E402
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+# So that a failed assert in a suite shows its values, as it does in a test file.
+pytest.register_assert_rewrite(
+    *(
+        f"recollect.testing.suite_{theme}"
+        for theme in (
+            "records", "scopes", "filters", "changes", "versions", "history", "finding", "vectors", "turns", "upkeep"
+        )
+    )
+)  # fmt: skip
+
+from recollect.ledger.protocol import Ledger
+from recollect.testing.suite_changes import ChangeSuite
+from recollect.testing.suite_filters import FilterSuite
+from recollect.testing.suite_finding import FindingSuite
+from recollect.testing.suite_history import HistorySuite
+from recollect.testing.suite_records import RecordSuite
+from recollect.testing.suite_samples import MODEL, Open
+from recollect.testing.suite_scopes import ScopeSuite
+from recollect.testing.suite_turns import TurnSuite
+from recollect.testing.suite_upkeep import UpkeepSuite
+from recollect.testing.suite_vectors import VectorSuite
+from recollect.testing.suite_versions import VersionSuite
+
+__all__ = ["MODEL", "LedgerSuite", "Open"]
+
+
+class LedgerSuite(
+    RecordSuite,
+    ScopeSuite,
+    FilterSuite,
+    ChangeSuite,
+    VersionSuite,
+    HistorySuite,
+    FindingSuite,
+    VectorSuite,
+    TurnSuite,
+    UpkeepSuite,
+):
+    """Everything a ledger promises."""
+
+    @pytest.fixture
+    def store(self) -> Open:
+        raise NotImplementedError("say how the ledger is opened: override the fixture `store`")
+
+    @pytest.fixture
+    async def ledger(self, store: Open) -> AsyncIterator[Ledger]:
+        opened = await store()
+        yield opened
+        await opened.close()

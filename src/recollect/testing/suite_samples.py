@@ -1,0 +1,173 @@
+"""What the ledger's conformance suite writes: people, words that break careless stores, and shorthands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Add, Applied, By, Change, Entry
+from recollect.model.filters import read_filter
+from recollect.model.ids import new_id
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.query import Listing
+from recollect.model.scope import Level, Scope
+from recollect.model.turn import Role, Turn
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+Open: TypeAlias = Callable[[], Awaitable[Ledger]]
+
+MODEL = EmbeddingModel("suite", 8)
+OTHER_MODEL = EmbeddingModel("suite-other", 4)
+ANN = Scope("ann")
+BOB = Scope("bob")
+BY = By("suite", "a test asked for it")
+NOON = datetime(2026, 3, 15, 12, 0, 0, 123456, tzinfo=UTC)
+ALL = Listing(statuses=tuple(Status), limit=1000)
+
+ODD_TEXTS = {
+    "emoji": "👩🏽‍🚀 likes 🍵, not ☕️",
+    "right to left": "אוהבת תה ירוק · تحب الشاي الأخضر",
+    "combining": "cafe\u0301 is not always café; Z\u0351\u036b\u0343\u036aalgo",
+    "line ends": "one\r\ntwo\rthree\nfour\u2028five\u0085six\ttab\x0bvertical\x0cfeed",
+    "quotes": '\'single\' "double" `back` \'\'doubled\'\' """tripled""" “curly” $tag$dollar$tag$',
+    "backslashes": "\\ \\\\ \\n \\' \\\" \\u0000 \\x00 C:\\new\\table",
+    "zero width": "a\u200bb\u200cc\u200dd\ufeffe\u2060f",
+    "bidi": "\u202eevil\u202c \u2066isolated\u2069 \u200fmark",
+    "tags": "plain \U000e0001\U000e0041\U000e007f hidden",
+    "controls": "\x01\x02\x1b[31mred\x1b[0m\x7f\x1f\x9f",
+    "sql": "Robert'); DROP TABLE memories; -- /* :user $1 ? %s %(x)s ?1 @p",
+    "full text": 'tea AND NOT "tea OR tea* NEAR(tea, 2) ^tea words : {tea} tea:* & | ! <->',
+    "json": '{"a": [1, null, "\\u0041"], "$.b": "x"} {braces} {user}',
+    "patterns": "100% _under_ [a-z]* .+? (group)|\\1 ~ ^$",
+    "not characters": "\ufffe \uffff \U0010ffff \ufffd",
+    "spaces": "  leading, trailing and \u00a0\u3000 wide  ",
+}
+ODD_IDS = (
+    "a:b", "a/b", "../a", "a%20b", "a b", " a", "a\\b", "a'b", 'a"b', "a;--", "%", "_", "*", "NULL", "0", "-1", "Ann",
+    "ann ", "ANN", "änn", "a\u0308nn", "アン", "👩🏽‍🚀", "\u202enna", "a\u200bnn", "x" * 300,
+)  # fmt: skip
+
+
+def memory(content: Any = "likes green tea", **fields: Any) -> MemoryRecord:
+    """A memory with everything that was not asked for left plain."""
+    usual: dict[str, Any] = {
+        "scope": ANN,
+        "id": new_id(),
+        "level": Level.USER,
+        "type": MemoryType.SEMANTIC,
+        "category": Category.FACT,
+        "created_at": NOON,
+        "updated_at": NOON,
+    }
+    return MemoryRecord(content=content, **usual | fields)
+
+
+def full_memory(content: str, *, scope: Scope = ANN, **fields: Any) -> MemoryRecord:
+    """A memory with no field left as it comes."""
+    every: dict[str, Any] = {
+        "level": Level.SESSION if scope.session else Level.USER,
+        "type": MemoryType.PROCEDURAL,
+        "category": Category.INSTRUCTION,
+        "key": content,
+        "value": content,
+        "importance": 0.1,
+        "confidence": 1 / 3,
+        "source": content,
+        "trust": Trust.LOW,
+        "evidence": (content, new_id()),
+        "tags": (content, "", "tag"),
+        "metadata": {content: content, "n": [1, 1.5, True, None, {"deep": [content]}], "": ""},
+        "detail": {"steps": [{content: content}], "empty": {}},
+        "superseded_by": content,
+        "status": Status.REVIEW,
+        "prompt_digest": content,
+        "version": 7,
+        "access_count": 41,
+    }
+    names = ("created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at")
+    every |= {name: NOON + timedelta(days=n, microseconds=n) for n, name in enumerate(names)}
+    return memory(content, scope=scope, **every | fields)
+
+
+def turn(content: str, *, role: Role = Role.USER, said_at: datetime = NOON, name: str | None = None) -> Turn:
+    """Something said; where is for `append` to tell."""
+    return Turn(id=new_id(), scope=Scope("nobody yet"), role=role, content=content, said_at=said_at, name=name)
+
+
+def direction(number: int, model: EmbeddingModel = MODEL) -> Vector:
+    """A unit vector along one axis."""
+    vector = np.zeros(model.dimensions, np.float32)
+    vector[number % model.dimensions] = 1.0
+    return vector
+
+
+async def add(ledger: Ledger, *records: MemoryRecord) -> list[MemoryRecord]:
+    """Write memories of one user; gives them as the ledger says they now are."""
+    applied = await ledger.apply(records[0].scope, [Add(record) for record in records], by=BY)
+    return [outcome.record for outcome in applied.outcomes]
+
+
+async def change(ledger: Ledger, *changes: Change, scope: Scope = ANN) -> Applied:
+    """Make changes for a user."""
+    return await ledger.apply(scope, changes, by=BY)
+
+
+async def say(ledger: Ledger, scope: Scope, *contents: str) -> tuple[Turn, ...]:
+    """Add turns with these words to a session."""
+    return await ledger.append(scope, [turn(each) for each in contents], vectors=[None] * len(contents), by=BY)
+
+
+async def listed(ledger: Ledger, scope: Scope, filter: Any = None, **wanted: Any) -> set[str]:
+    """The words of all memories a listing has."""
+    page = await ledger.find(scope, replace(ALL, filter=read_filter(filter), **wanted))
+    return {record.content for record in page}
+
+
+async def now_of(ledger: Ledger, record: MemoryRecord) -> MemoryRecord:
+    """The memory as it stands."""
+    (found,) = await ledger.get(record.scope, [record.id])
+    return found
+
+
+async def last_entry(ledger: Ledger, scope: Scope = ANN, *, memory_id: str | None = None) -> Entry:
+    """The newest line of history."""
+    return (await ledger.history(scope, memory_id=memory_id, limit=1))[0]
+
+
+async def row_of(ledger: Ledger, record: MemoryRecord) -> int:
+    """The number a memory has for indexes."""
+    seen = Scope(record.scope.user, record.scope.project, record.scope.session)
+    rows = await ledger.matching(seen, read_filter({"id": record.id}))
+    assert len(rows) == 1
+    return int(rows[0])
+
+
+async def scores_of(ledger: Ledger, scope: Scope, text: str) -> dict[str, float]:
+    """What full text finds, by the words of each memory."""
+    scored = await ledger.lexical(scope, text)
+    by_row = dict(zip(scored.rows.tolist(), scored.scores.tolist(), strict=True))
+    found = await ledger.fetch(scope, list(by_row), filter=read_filter(None))
+    return {each.record.content: by_row[each.row] for each in found}
+
+
+async def everything(ledger: Ledger, users: Sequence[str]) -> dict[str, Any]:
+    """All that can be read of some users, to tell whether anything changed."""
+    state: dict[str, Any] = {"users": await ledger.users(), "stats": dict(await ledger.stats())}
+    state["stats"].pop("bytes")
+    for user in users:
+        scope = Scope(user)
+        state[user] = (
+            (await ledger.find(scope, ALL)).records,
+            await ledger.history(scope, limit=1000),
+            await ledger.index_rows(user, model=MODEL, after=0),
+            await scores_of(ledger, scope, "tea coffee water milk"),
+        )
+    return state

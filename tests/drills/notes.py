@@ -1,0 +1,127 @@
+"""What writers set out to do and what was acknowledged, noted outside the ledger so that it outlives them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One write of one writer: a verb, the memories it brings in with their words, the one it changes."""
+
+    writer: str
+    user: str
+    verb: str
+    ids: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    target: str = ""
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How a memory stands."""
+
+    text: str
+    status: str = "active"
+    version: int = 1
+
+
+@dataclass(slots=True)
+class State:
+    """All that one writer has in the ledger: memories by their ids, and what was said, in order."""
+
+    memories: dict[str, Held] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def after(self, step: Step) -> State:
+        """The state that the step leads to."""
+        memories, said = dict(self.memories), list(self.said)
+        old = memories.get(step.target)
+        if step.verb != "update":
+            memories |= {id: Held(text) for id, text in zip(step.ids, step.texts, strict=True)}
+        if step.verb == "say":
+            said += step.texts
+        if old is not None:
+            changed = {
+                "update": {"text": step.texts[0] if step.texts else ""},
+                "supersede": {"status": "superseded"},
+                "forget": {"status": "forgotten"},
+            }[step.verb]
+            memories[step.target] = replace(old, version=old.version + 1, **changed)
+        return State(memories, said)
+
+
+@dataclass(slots=True)
+class Told:
+    """What one writer told: the steps that were acknowledged, and the one it was at when it ended."""
+
+    user: str
+    acked: list[Step] = field(default_factory=list)
+    under_way: Step | None = None
+
+    def state(self, acked: int | None = None) -> State:
+        """Where the acknowledged steps lead, all or the first so many of them."""
+        state = State()
+        for step in self.acked[:acked]:
+            state = state.after(step)
+        return state
+
+    @property
+    def possible(self) -> list[State]:
+        """What may be found: a write that was never answered may have happened, whole, or not at all."""
+        state = self.state()
+        return [state] if self.under_way is None else [state, state.after(self.under_way)]
+
+
+class Notes:
+    """A file that is appended to with single writes: a line is there or it is not, whoever is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def intend(self, step: Step) -> None:
+        """Note a step before it is taken."""
+        os.write(self._file, _line({"intend": asdict(step)}))
+
+    def acked(self, step: Step) -> None:
+        """Note that the last step of this writer was acknowledged."""
+        os.write(self._file, _line({"acked": step.writer}))
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _line(value: dict[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def read_notes(path: Path, *, size: int | None = None) -> dict[str, Told]:
+    """What each writer told, from the whole file or its first bytes."""
+    if not path.exists():
+        return {}
+    return told_by(json.loads(line) for line in path.read_bytes()[:size].splitlines())
+
+
+def told_by(lines: Iterable[dict[str, object]]) -> dict[str, Told]:
+    """What each writer told, from the lines they noted."""
+    told: dict[str, Told] = {}
+    for line in lines:
+        match line:
+            case {"intend": {"writer": writer, "user": user, "ids": ids, "texts": texts, **rest}}:
+                step = Step(writer=writer, user=user, ids=_texts(ids), texts=_texts(texts), **rest)
+                told.setdefault(writer, Told(user)).under_way = step
+            case {"acked": str(writer)}:
+                step = told[writer].under_way
+                assert step is not None
+                told[writer].acked.append(step)
+                told[writer].under_way = None
+    return told
+
+
+def _texts(value: Sequence[str]) -> tuple[str, ...]:
+    return tuple(value)

@@ -1,0 +1,57 @@
+"""How large each drill is: the short form of every test run, and the long one of `make drill`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The numbers of one form of all drills."""
+
+    kills: int
+    killed_writes: int
+    longest_life_s: float
+    server_kills: int
+    crash_stride: int
+    cuts: int
+    cut_lives: int
+    writes_of_each_writer: int
+    writes_of_each_writer_on_postgres: int
+    increments_of_each_writer: int
+    failing_writes: int
+    small_disk_mb: int
+    cancellations: int
+
+
+SHORT = Sizes(
+    kills=20,
+    killed_writes=800,
+    longest_life_s=0.3,
+    server_kills=1,
+    crash_stride=5,
+    cuts=60,
+    cut_lives=4,
+    writes_of_each_writer=40,
+    writes_of_each_writer_on_postgres=10,
+    increments_of_each_writer=1,
+    failing_writes=100,
+    small_disk_mb=6,
+    cancellations=2_000,
+)
+
+LONG = Sizes(
+    kills=200,
+    killed_writes=100_000,
+    longest_life_s=2.5,
+    server_kills=20,
+    crash_stride=1,
+    cuts=2_000,
+    cut_lives=80,
+    writes_of_each_writer=1_000,
+    writes_of_each_writer_on_postgres=250,
+    increments_of_each_writer=20,
+    failing_writes=5_000,
+    small_disk_mb=12,
+    cancellations=10_000,
+)

@@ -1,0 +1,20 @@
+"""The ledgers that drills are run on, by address: a file's name, or where a PostgreSQL is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recollect.ledger.sql.ledger import SqlLedger
+
+from .writers import MODEL
+
+
+async def open_store(address: str, *, vfs: str | None = None) -> SqlLedger:
+    """Open the ledger at an address."""
+    if address.startswith("postgresql://"):
+        from recollect.ledger.postgres import open_postgres
+
+        return await open_postgres(address, MODEL)
+    from recollect.ledger.sqlite import open_sqlite
+
+    return await open_sqlite(Path(address), MODEL, vfs=vfs)

@@ -1,0 +1,146 @@
+"""Callers that go away at any moment: no half batch, no connection or thread left behind, no task destroyed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from recollect.errors import Conflict, NotFound
+from recollect.index.exact import ExactIndex
+from recollect.ledger.sql.ledger import SqlLedger
+from recollect.model.change import Add
+from recollect.model.ids import new_id
+from recollect.model.query import Listing
+from recollect.model.scope import Scope
+from recollect.recall import Search
+from recollect.remember import NewMemory
+from recollect.service import Service
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.postgres_server import running_server
+
+from .findings import everything
+from .sizes import Sizes
+from .stores import open_store
+from .writers import BY, MODEL, record
+
+BATCH = 3
+AT_ONCE = 40
+USERS = 4
+
+
+class _Caller:
+    """Reads and writes at random, and knows what it was told."""
+
+    def __init__(self, ledger: SqlLedger, service: Service, *, seed: int) -> None:
+        self._ledger, self._service = ledger, service
+        self.random = random.Random(seed)
+        self.acked: set[str] = set()
+        self.asked: set[str] = set()
+
+    async def call(self, number: int) -> None:
+        """One call of some kind."""
+        scope = Scope(f"user-{number % USERS}", session="s")
+        match self.random.choice("bbbarslfu"):
+            case "b":
+                await self._batch(scope, f"b{number}")
+            case "a":
+                await self._service.add(scope, NewMemory(content=f"a{number} was added"), by=BY)
+            case "r":
+                await self._service.remember(scope, f"r{number} was said", by=BY)
+            case "s":
+                await self._service.search(scope, Search(query="what was added", limit=5))
+            case "l":
+                await self._ledger.lexical(scope, "added")
+            case "f":
+                await self._ledger.find(scope, Listing(limit=20))
+            case "u":
+                try:
+                    await self._service.undo(scope, by=BY)
+                except (NotFound, Conflict):
+                    pass  # Another caller was there first.
+
+    async def _batch(self, scope: Scope, name: str) -> None:
+        self.asked.add(name)
+        new = [Add(record(scope, new_id(), f"{name} part {n} of a batch")) for n in range(BATCH)]
+        await self._ledger.apply(scope, new, by=BY)
+        self.acked.add(name)
+
+
+@asynccontextmanager
+async def _watched() -> AsyncIterator[list[str]]:
+    """What the event loop complains about, until the end of the block and all garbage."""
+    complaints: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(str(context)))
+    try:
+        yield complaints
+        await asyncio.sleep(0)
+        gc.collect()
+        await asyncio.sleep(0)
+    finally:
+        loop.set_exception_handler(None)
+
+
+async def _cancel_at_random(caller: _Caller, cancellations: int) -> int:
+    """Let many calls run at once, and cancel each after some time or before it begins; gives how many were."""
+    made = cancelled = 0
+    while cancelled < cancellations:
+        tasks = [asyncio.create_task(caller.call(made + n)) for n in range(AT_ONCE)]
+        made += AT_ONCE
+        for task in caller.random.sample(tasks, len(tasks)):
+            if caller.random.random() < 0.25:
+                await asyncio.sleep(caller.random.choice((0, 0.0005, 0.002, 0.005)))
+            if caller.random.random() < 0.8:
+                task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        cancelled += sum(isinstance(result, asyncio.CancelledError) for result in results)
+        others = [result for result in results if result and not isinstance(result, asyncio.CancelledError)]
+        assert others == []
+    return cancelled
+
+
+async def _connections(store: str) -> int:
+    """How many connections there are to the database, other than the one that asks."""
+    database = store.partition("@/")[2].partition("?")[0]
+    sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'"
+    return int((await running_server().run(sql))[0][0])
+
+
+async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
+    store: str, sizes: Sizes, seed: int, caplog: pytest.LogCaptureFixture, say: Callable[[str], None]
+) -> None:
+    threads = set(threading.enumerate())
+    async with _watched() as complaints:
+        ledger = await open_store(store)
+        embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
+        service = Service(ledger=ledger, index=ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder=embedder)
+        caller = _Caller(ledger, service, seed=seed)
+        cancelled = await _cancel_at_random(caller, sizes.cancellations)
+
+        # Whoever calls now is served at once, by as many connections as ever.
+        await asyncio.wait_for(asyncio.gather(*(caller.call(-n) for n in range(1, AT_ONCE))), 30)
+        parts = Counter[str]()
+        for user in await ledger.users():
+            parts.update(each.content.split()[0] for each in await everything(ledger, user) if "part" in each.content)
+        assert await ledger.check() == []
+        if store.startswith("postgresql"):
+            assert await _connections(store) <= 10
+        else:
+            assert len(ledger._engine._connections) <= 6
+        await service.close()
+    assert set(parts.values()) == {BATCH}
+    assert caller.acked <= set(parts) <= caller.asked
+    assert complaints == []
+    assert [entry.getMessage() for entry in caplog.records if entry.name == "asyncio"] == []
+    left = [each.name for each in set(threading.enumerate()) - threads if each.name.startswith("recollect")]
+    assert left == []
+    if store.startswith("postgresql"):
+        assert await _connections(store) == 0
+    say(f"{cancelled:,} cancellations; of {len(caller.asked):,} batches {len(parts):,} landed whole, none in part")

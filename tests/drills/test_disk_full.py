@@ -1,0 +1,128 @@
+"""A full disk: a clear error, everything acknowledged still there and found, and writing again once there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from recollect.errors import DiskFull
+from recollect.ledger.sql.ledger import SqlLedger
+from recollect.testing.power_cut import SimulatedDisk
+
+from .findings import examine
+from .notes import Notes, read_notes
+from .sizes import Sizes
+from .stores import open_store
+from .writers import Writer
+
+BALLAST = 2 << 20
+HEAL_S = 5.0
+
+
+class SmallDisk(Protocol):
+    """A folder with little room, some of it taken by something that can be removed."""
+
+    folder: Path
+    vfs: str | None
+
+    def make_room(self) -> None: ...
+
+
+class _Tmpfs:
+    """A file system of its own in memory."""
+
+    vfs = None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "ballast").write_bytes(bytes(BALLAST))
+
+    def make_room(self) -> None:
+        (self.folder / "ballast").unlink()
+
+
+class _Simulated:
+    """A disk that says it is full, for machines on which nothing may be mounted."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self.folder, self._size = folder, size
+        self.disk = SimulatedDisk(seed=0)
+        self.disk.capacity_bytes = size - BALLAST
+        self.vfs = self.disk.vfs
+
+    def make_room(self) -> None:
+        self.disk.capacity_bytes = self._size
+
+
+@pytest.fixture(params=["tmpfs", "simulated"])
+def small_disk(request: pytest.FixtureRequest, sizes: Sizes, tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small disk; where the real one cannot be had, a simulated one takes its place."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    size = sizes.small_disk_mb << 20
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if request.param == "tmpfs" and subprocess.run(mount, capture_output=True).returncode == 0:
+        yield _Tmpfs(folder)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    else:
+        yield (simulated := _Simulated(folder, size))
+        simulated.disk.close()
+
+
+async def _fill(ledger: SqlLedger, notes: Notes, writers: list[Writer]) -> list[DiskFull]:
+    """Write until every writer was told that the disk is full."""
+
+    async def fill(writer: Writer) -> DiskFull:
+        while True:
+            try:
+                await writer.go_on(ledger, notes, steps=1)
+            except DiskFull as error:
+                return error
+
+    return await asyncio.gather(*map(fill, writers))
+
+
+async def test_a_full_disk_loses_nothing_and_heals_without_reopening(
+    small_disk: SmallDisk, seed: int, tmp_path: Path, say: Callable[[str], None]
+) -> None:
+    notes = Notes(tmp_path / "notes")
+    ledger = await open_store(str(small_disk.folder / "recollect.db"), vfs=small_disk.vfs)
+    writers = [Writer(n, user=f"user-{n // 2}", seed=seed) for n in range(2, 8)]
+    for error in await _fill(ledger, notes, writers):
+        assert "no space left" in str(error)
+        assert "free some" in str(error)
+        assert error.retryable
+
+    # Everything acknowledged can be read and found while the disk is full, also by one who opens it now.
+    told = read_notes(tmp_path / "notes")
+    assert (await examine(ledger, told)).wrong == []
+    other = await open_store(str(small_disk.folder / "recollect.db"), vfs=small_disk.vfs)
+    assert (await examine(other, told)).wrong == []
+    await other.close()
+    full_again = await _fill(ledger, notes, [Writer(1, user="late", seed=seed)])
+    assert len(full_again) == 1
+
+    small_disk.make_room()
+    room_at = time.monotonic()
+    writer = Writer(0, user="later", seed=seed)
+    while True:
+        try:
+            await writer.go_on(ledger, notes, steps=20)
+            break
+        except DiskFull:
+            assert time.monotonic() - room_at < HEAL_S, "it does not heal"
+    healed_s = time.monotonic() - room_at
+    found = await examine(ledger, read_notes(tmp_path / "notes"))
+    assert found.wrong + await ledger.check() == []
+    await ledger.close()
+    ledger = await open_store(str(small_disk.folder / "recollect.db"))
+    found = await examine(ledger, read_notes(tmp_path / "notes"))
+    assert found.wrong + await ledger.check() == []
+    await ledger.close()
+    say(f"{found.acked:,} acknowledged writes, none lost; wrote again after {healed_s:.2f} s")

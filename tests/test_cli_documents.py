@@ -1,0 +1,107 @@
+"""Help and docs/cli.md: complete, and every example in them runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from cli_runner import Cli
+
+from recollect.cli.catalogue import COMMANDS
+from recollect.cli.command import Command
+from recollect.cli.main import root
+
+PAGE = (Path(__file__).parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+def commands(group: click.Group = root, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path}{name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+
+
+ALL = dict(commands())
+
+
+def examples(text: str) -> list[tuple[str, str]]:
+    """The commands of the page in order, each with the output that is printed below it."""
+    found: list[tuple[str, str]] = []
+    for line in "".join(BLOCK.findall(text)).splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        else:
+            found[-1] = (found[-1][0], found[-1][1] + line + "\n")
+    return found
+
+
+def stable(output: str, home: Path) -> str:
+    """The output without what differs from run to run: ids, times, scores, sizes, the home."""
+    output = ID.sub("ID", re.sub(rf"({re.escape(str(home))}|~/\.recollect)/?", "", output))
+    output = re.sub(
+        r"\d{4}-\d\d-\d\d.\d\d:\d\d(:\d\d)?(\.\d+\+\d\d:\d\d)?( \S+$)?", "TIME", output, flags=re.MULTILINE
+    )
+    output = re.sub(r"\d+\.\d+|\d+,\d+ bytes", "N", output)
+    output = re.sub(r"(very near|near|distant) in", "near in", output)
+    return re.sub(r" +", " ", re.sub(r"^(ok|warn|fail) .*", "CHECK", output, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_a_command_tells_its_purpose_every_option_and_an_example(cli: Cli, path: str) -> None:
+    command = ALL[path]
+    purpose = (command.help or "").splitlines()[0]
+    assert purpose.endswith(".")
+    if path in COMMANDS:
+        assert COMMANDS[path].purpose == purpose
+    if isinstance(command, click.Group):
+        return
+    assert isinstance(command, Command)
+    assert command.examples
+    shown = cli(*path.split(), "--help").stdout
+    assert all(example in shown for example in command.examples)
+    for option in command.params:
+        assert isinstance(option, click.Argument) or option.help, f"{path}: {option.name} has no help"
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if path != "serve"])
+def test_the_examples_of_a_commands_help_run(cli: Cli, path: str) -> None:
+    command = ALL[path]
+    if isinstance(command, click.Group):
+        return
+    id = cli.add("The budget for the Hawaii trip is 9,000 dollars", "--user", "alex", "--tag", "travel")
+    cli("export", str(cli.home / "memories.jsonl"))
+    cli("export", str(cli.home / "alex.jsonl"))
+    if path == "export":
+        (cli.home / "memories.jsonl").unlink()
+    if path == "undo":
+        for n in range(12):
+            cli.add(f"Memory number {n}", "--user", "alex")
+    assert isinstance(command, Command)
+    for example in command.examples:
+        cli.typed(example, id=id)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_page(name: str) -> None:
+    assert f"recollect {name}" in PAGE
+
+
+def test_the_page_prints_what_its_commands_print(cli: Cli) -> None:
+    id = ""
+    for command, printed in examples(PAGE):
+        shown = cli.typed(command, id=id)
+        id = id or ID.findall(shown)[0]
+        assert stable(shown, cli.home) == stable(printed, cli.home), command

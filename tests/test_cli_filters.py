@@ -1,0 +1,110 @@
+"""--where and its shortcuts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cli_runner import Cli
+
+from recollect.cli.filters import as_time, read_where
+from recollect.errors import InvalidInput
+from recollect.model.query import Not, Op, Where
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("importance>=0.5", Where("importance", Op.GTE, 0.5)),
+        ("importance <= 1", Where("importance", Op.LTE, 1)),
+        ("version>2", Where("version", Op.GT, 2)),
+        ("version<2", Where("version", Op.LT, 2)),
+        ("category=fact", Where("category", Op.EQ, "fact")),
+        ("category == fact", Where("category", Op.EQ, "fact")),
+        ("category!=fact", Where("category", Op.NE, "fact")),
+        ("category in fact, event", Where("category", Op.IN, ("fact", "event"))),
+        ("tags~travel", Where("tags", Op.CONTAINS, "travel")),
+        ("tags=travel", Where("tags", Op.CONTAINS, "travel")),
+        ("tags!=travel", Not(Where("tags", Op.CONTAINS, "travel"))),
+        ("content~a=b", Where("content", Op.CONTAINS, "a=b")),
+        ("value=x >= y", Where("value", Op.EQ, "x >= y")),
+        ("source=", Where("source", Op.EQ, "")),
+        ("metadata.days=7", Where("metadata.days", Op.EQ, 7)),
+        ('metadata.days="7"', Where("metadata.days", Op.EQ, "7")),
+        ("metadata.paid=true", Where("metadata.paid", Op.EQ, True)),
+        ("metadata.trip name=big island", Where("metadata.trip name", Op.EQ, "big island")),
+        ("metadata.inside~in", Where("metadata.inside", Op.CONTAINS, "in")),
+        ("created_at>=2026-03-15", Where("created_at", Op.GTE, datetime(2026, 3, 15, tzinfo=UTC))),
+    ],
+)
+def test_a_comparison_is_read_as_it_is_meant(text: str, expected: object) -> None:
+    assert read_where(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("importance", "cannot read --where 'importance'"),
+        ("=5", "cannot read --where"),
+        ("nonsense=5", "unknown field 'nonsense'; the fields are"),
+        ("metadata=5", "unknown field 'metadata'"),
+        ("importance>=high", "importance is compared with a number, not 'high'"),
+        ("importance~5", "importance cannot be compared with contains"),
+        ("category=facts", "unknown category 'facts'; it is one of fact,"),
+        ("category in fact,facts", "unknown category 'facts'"),
+        ("created_at>yesterday", "created_at is not a time: 'yesterday'"),
+        ("tags>5", "tags cannot be compared with gt"),
+        ("content=caf\udce9", "lone surrogate"),
+    ],
+)
+def test_a_comparison_that_makes_no_sense_says_what_would(text: str, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=r"\w") as caught:
+        read_where(text)
+    assert complaint in str(caught.value)
+
+
+def test_so_long_ago_is_a_time() -> None:
+    for text, span in (("24h", timedelta(hours=24)), ("7d", timedelta(days=7)), ("2w", timedelta(weeks=2))):
+        assert abs(datetime.now(UTC) - span - as_time(text, name="--since")) < timedelta(seconds=5)
+    with pytest.raises(InvalidInput, match="before the calendar begins"):
+        as_time("999999w", name="--since")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "home")
+
+
+def found(cli: Cli, *options: str) -> set[str]:
+    listed = {each["memory"] for each in cli.json("list", *options)["results"]}
+    searched = {each["memory"] for each in cli.json("search", "likes", *options)["results"]}
+    assert searched == listed
+    return listed
+
+
+def test_filters_narrow_list_and_search_alike(cli: Cli) -> None:
+    cli.add("likes tea", "--importance", "0.9", "--tag", "drinks", "--tag", "hot")
+    cli.add("likes gin", "--importance", "0.2", "--tag", "drinks", "--category", "preference")
+    cli.add("likes Lisbon", "--type", "episodic", "--category", "event", "--meta", "year=2024")
+    assert found(cli, "--where", "importance>=0.5", "--where", "tags~drinks") == {"likes tea"}
+    assert found(cli, "--tag", "drinks") == {"likes tea", "likes gin"}
+    assert found(cli, "--tag", "drinks", "--tag", "hot") == {"likes tea"}
+    assert found(cli, "--category", "fact", "--category", "event") == {"likes tea", "likes Lisbon"}
+    assert found(cli, "--type", "episodic") == {"likes Lisbon"}
+    assert found(cli, "--where", "metadata.year<2025") == {"likes Lisbon"}
+    assert found(cli, "--since", "1h") == {"likes tea", "likes gin", "likes Lisbon"}
+    assert found(cli, "--until", "1h") == set()
+
+
+def test_a_day_counts_as_a_whole(cli: Cli) -> None:
+    cli("import", input='{"memory": "likes tea", "user_id": "default", "created_at": "2026-03-15T20:00:00Z"}')
+    assert found(cli, "--since", "2026-03-15", "--until", "2026-03-15") == {"likes tea"}
+    assert found(cli, "--until", "2026-03-14") == set()
+    assert found(cli, "--until", "2026-03-15T12:00:00Z") == set()
+
+
+def test_a_filter_that_leaves_nothing_says_what_to_try(cli: Cli) -> None:
+    cli.add("likes tea")
+    assert "fewer filters" in cli("list", "--tag", "nope").stdout
+    assert "without the filters" in cli("search", "tea", "--tag", "nope").stdout

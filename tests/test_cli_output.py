@@ -1,0 +1,112 @@
+"""What reaches the terminal: safe, aligned, in the width there is; and JSON that loses nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from cli_runner import Cli
+
+from recollect.cli import table, terminal
+from recollect.cli.table import Column, Row, cut, print_table, width_of
+
+EVIL = "evil \x1b[2J\x1b]0;title\x07 \x9b31m \u202edrow\u2069 \x7f\x08 end\r\nsecond\tline \u2028 third"
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "home")
+
+
+def test_nothing_that_was_stored_can_move_the_cursor(cli: Cli) -> None:
+    id = cli.add(EVIL, "--meta", f"note={EVIL}", "--key", "k", "--value", EVIL)
+    cli("update", id, "--importance", "0.9", "--why", "because \x1b[31m of \x9b31m this")
+    cli("remember", EVIL, "--name", "\x1b[31mred", "--session", "s")
+    commands = [
+        ("list", "--turns"), ("search", "evil"), ("search", "evil", "--explain"), ("show", id), ("history",),
+        ("history", id), ("doctor",), ("forget", id), ("undo",), ("add", EVIL, "--key", "k", "--value", "x"),
+    ]  # fmt: skip
+    for command in commands:
+        shown = cli(*command).output
+        assert not UNSAFE.search(shown), f"{command} let {UNSAFE.search(shown)} through"
+    assert "\\x1b[2J" in cli("show", id).stdout
+
+
+def test_errors_are_as_safe(cli: Cli) -> None:
+    assert cli.error("show", "\x1b[2J", code=3) == "Error: no memory \\x1b[2J\n"
+    assert not UNSAFE.search(cli.error("list", "--where", EVIL, code=2))
+    assert "\\x1b" in cli.error("\x1b[2J", code=2)
+
+
+def test_json_keeps_every_character_and_prints_none_that_a_terminal_obeys(cli: Cli) -> None:
+    id = cli.add(EVIL, "--meta", f"note={EVIL}")
+    shown = cli("show", id, "--json").stdout
+    assert not UNSAFE.search(shown)
+    assert json.loads(shown)["memory"] == EVIL
+    assert json.loads(cli("export").stdout)["metadata"] == {"note": EVIL}
+
+
+def test_show_keeps_the_lines_of_a_memory_and_a_table_joins_them(cli: Cli) -> None:
+    id = cli.add("first\nsecond")
+    assert cli("show", id).stdout.startswith("first\nsecond\n")
+    assert "first second" in cli("list").stdout
+
+
+def test_a_pipe_gets_every_row_uncut_on_one_line(cli: Cli) -> None:
+    text = "word " * 200 + "end"
+    cli.add(text)
+    assert [line.endswith(text) for line in cli("list").stdout.splitlines()] == [False, True]
+
+
+def test_explain_tells_the_parts_of_each_score_and_the_time_of_each_step(cli: Cli) -> None:
+    id = cli.add("Likes green tea")
+    shown = cli("search", "green tea", "--explain").stdout
+    assert all(word in shown for word in ("SCORE", "DENSE", "LEXICAL", "shares green, tea", id, "1 hit in"))
+    assert "embed" in shown
+    told = cli.json("search", "green tea", "--explain")
+    assert {"score", "scores", "why"} <= set(told["results"][0])
+    assert {"embed", "gather", "fuse"} <= set(told["steps_us"])
+
+
+def test_colours_are_left_out_where_nobody_sees_them(cli: Cli) -> None:
+    cli.add("Likes tea")
+    assert "\x1b" not in cli("list").stdout
+
+
+@pytest.mark.parametrize("room", [50, 60, 80, 120, 200])
+def test_a_table_fits_the_terminal(
+    room: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(table, "width", lambda: room)
+    columns = [
+        Column("SCORE", right=True),
+        Column("ID"),
+        Column("CREATED", optional=True),
+        Column("MEMORY", flexible=True, lines=2),
+    ]
+    texts = ["short", "many words " * 20, "日本語の長い文章です。" * 12, "x" * 300, "é" * 90, "👩‍💻 family " * 12]
+    print_table(columns, [Row(("0.50", "i" * 30, "2026-03-15 10:00", text), notes=(text,)) for text in texts])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(width_of, lines)) <= room
+    assert ("CREATED" in lines[0]) == (room > 80)
+    assert any("…" in line for line in lines)
+
+
+def test_columns_line_up_whatever_script_they_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([Column("NAME"), Column("NEXT")], [("日本", "|"), ("abc", "|"), ("e\u0301", "|")])
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert {width_of(line.partition("|")[0]) for line in lines} == {6}
+
+
+def test_a_cut_text_is_never_wider_than_asked() -> None:
+    assert cut("hello world", 11) == "hello world"
+    assert cut("hello world", 7) == "hello…"
+    assert width_of(cut("日本語日本語", 6)) <= 6
+
+
+def test_a_line_is_clean_once_and_for_all() -> None:
+    assert terminal.clean("a\r\n  b\tc\x1b") == "a b c\\x1b"
+    assert terminal.clean_lines("a\r\nb\tc") == ["a", "b   c"]

@@ -1,0 +1,142 @@
+"""The command as the shell runs it: a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "recollect.cli.main"]
+HEAVY = {"numpy", "apsw", "rich", "fastapi", "uvicorn", "httpx", "tokenizers", "asyncio"}
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "RECOLLECT_HOME": str(home), "PYTHONIOENCODING": "utf-8", **more}
+
+
+def run(home: Path, *args: str | bytes, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    done = subprocess.run([*COMMAND, *args], input=input, capture_output=True, env=environment(home), timeout=60)
+    assert b"Traceback" not in done.stderr
+    return done
+
+
+def loaded_by(*args: str) -> set[str]:
+    code = (
+        "import sys\nfrom recollect.cli.main import root\n"
+        f"try: root.main({list(args)!r})\nexcept SystemExit: pass\n"
+        "print('\\n' + ' '.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("args", [("--help",), ("--version",), ()])
+def test_help_and_version_load_nothing_heavy(args: tuple[str, ...]) -> None:
+    assert not (HEAVY | {"pydantic"}) & loaded_by(*args)
+
+
+def test_config_show_loads_the_settings_and_nothing_else_heavy(tmp_path: Path) -> None:
+    assert not HEAVY & loaded_by("--home", str(tmp_path), "config", "show")
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "add", b"caf\xe9")
+    assert done.returncode == 2
+    assert done.stderr == (
+        b"Error: content holds a lone surrogate (half of a character) at position 3; remove it and try again\n"
+    )
+
+
+def test_an_id_of_no_text_is_an_unknown_id_in_json_too(tmp_path: Path) -> None:
+    done = run(tmp_path, "show", b"\xff", "--json")
+    assert done.returncode == 3
+    assert json.loads(done.stderr)["error"]["code"] == "not_found"
+
+
+def test_whoever_stops_reading_hears_no_complaint(tmp_path: Path) -> None:
+    lines = b"".join(b'{"memory": "%d %s", "user_id": "a"}\n' % (n, b"word " * 100) for n in range(500))
+    assert run(tmp_path, "import", input=lines).returncode == 0
+    command = subprocess.Popen(
+        [*COMMAND, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path)
+    )
+    with command:
+        assert command.stdout is not None
+        assert command.stderr is not None
+        command.stdout.readline()
+        command.stdout.close()
+        assert command.stderr.read() == b""
+    assert command.returncode == 141
+
+
+def test_a_full_disk_under_the_output_is_told(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, env=environment(tmp_path))
+    assert done.returncode == 5
+    assert done.stderr == b"Error: No space left on device\n"
+
+
+def test_an_interrupt_at_the_question_forgets_nothing_and_ends_with_130(tmp_path: Path) -> None:
+    assert run(tmp_path, "add", "Likes tea").returncode == 0
+    terminal, inside = pty.openpty()
+    command = subprocess.Popen(
+        [*COMMAND, "forget", "--all"], stdin=inside, stdout=inside, stderr=inside, env=environment(tmp_path)
+    )
+    with command:
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(terminal, 10_000)
+        # The question is written a moment before the answer is waited for; a person is slower than that.
+        time.sleep(1)
+        command.send_signal(signal.SIGINT)
+        assert command.wait(30) == 130
+    os.close(inside)
+    assert b"Forget 1 memory of user default?" in shown
+    assert b"Traceback" not in os.read(terminal, 10_000)
+    os.close(terminal)
+    assert json.loads(run(tmp_path, "stats", "--json").stdout)["forgotten"] == 0
+
+
+@pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colours_are_for_terminals_whose_owner_wants_them(
+    tmp_path: Path, more: dict[str, str], coloured: bool
+) -> None:
+    terminal, inside = pty.openpty()
+    variables = {**environment(tmp_path), "TERM": "xterm", **more}
+    if not more:
+        variables.pop("NO_COLOR", None)
+    subprocess.run(COMMAND, stdin=inside, stdout=inside, stderr=inside, env=variables, check=True, timeout=60)
+    os.close(inside)
+    assert (b"\x1b[" in os.read(terminal, 10_000)) == coloured
+    os.close(terminal)
+
+
+def test_a_folder_that_may_not_be_written_is_unavailable() -> None:
+    """Whoever runs the tests: root gives its rights up, after it has loaded what it needs."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        home = Path(folder, "home")
+        home.mkdir(mode=0o555)
+        code = f"""
+import os
+from recollect.cli.main import root
+def run(*args):
+    try: root.main(list(args))
+    except SystemExit as end: return int(end.code)
+run("--home", "{folder}/warm", "search", "anything")
+if os.geteuid() == 0: os.setuid(65534)
+print(run("--home", "{home}", "add", "hello"), run("--home", "{home}", "list"), run("--home", "{home}", "doctor"))
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert done.stdout.splitlines()[-1] == "5 5 5"
+        assert "fail  home" in done.stdout
+        assert f"{home}/recollect.db cannot be opened for writing" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not list(home.iterdir())

@@ -1,0 +1,188 @@
+"""Filters read from plain values, and what they mean."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from recollect.errors import InvalidFilter
+from recollect.model.filters import MAX_DEPTH, MAX_PARTS, MAX_VALUES, any_of, matches, read_filter, where
+from recollect.model.query import EVERYTHING, FIELDS, OPERATORS, And, Kind, Listing, Not, Op, Or, Where, both
+from recollect.testing.suite_samples import NOON, memory
+
+
+def nested(levels: int) -> dict[str, Any]:
+    plain: dict[str, Any] = {"key": "a"}
+    for _ in range(levels):
+        plain = {"not": plain}
+    return plain
+
+
+@pytest.mark.parametrize(
+    ("plain", "filter"),
+    [
+        (None, EVERYTHING),
+        ({}, EVERYTHING),
+        ({"category": "fact"}, Where("category", Op.EQ, "fact")),
+        ({"tags": "x"}, Where("tags", Op.CONTAINS, "x")),
+        ({"key": ["a", "b"]}, Where("key", Op.IN, ("a", "b"))),
+        ({"key": ("a",)}, Where("key", Op.IN, ("a",))),
+        ({"key": {"a"}}, Where("key", Op.IN, ("a",))),
+        ({"key": {"in": []}}, And((Where("key", Op.IN, ()),))),
+        ({"importance": {"gte": 0.5}}, And((Where("importance", Op.GTE, 0.5),))),
+        ({"metadata.n": 1}, Where("metadata.n", Op.EQ, 1)),
+        ({"metadata": {"n": 1}}, Where("metadata.n", Op.EQ, 1)),
+        ({"AND": [{"key": "a"}]}, And((Where("key", Op.EQ, "a"),))),
+        ({"or": []}, Or(())),
+        ({"not": {"key": "a"}}, Not(Where("key", Op.EQ, "a"))),
+        ({"not": [{"key": "a"}]}, Not(Or((Where("key", Op.EQ, "a"),)))),
+        ({"created_at": "2026-03-15"}, Where("created_at", Op.EQ, datetime(2026, 3, 15, tzinfo=UTC))),
+        ({"created_at": {"lt": 0}}, And((Where("created_at", Op.LT, datetime(1970, 1, 1, tzinfo=UTC)),))),
+    ],
+    ids=str,
+)
+def test_plain_values_are_read_as_a_filter(plain: Any, filter: Any) -> None:
+    assert read_filter(plain) == filter
+
+
+def test_several_names_must_all_hold() -> None:
+    assert read_filter({"key": "a", "category": "fact"}) == And(
+        (Where("key", Op.EQ, "a"), Where("category", Op.EQ, "fact"))
+    )
+
+
+def test_a_filter_already_read_is_left_as_it_is() -> None:
+    filter = Not(Where("key", Op.EQ, "a"))
+    assert read_filter(filter) is filter
+
+
+@pytest.mark.parametrize(
+    ("plain", "told"),
+    [
+        ({"colour": "green"}, "unknown field 'colour'"),
+        ({"$or": [{"key": "a"}]}, "unknown field"),
+        ({"$ne": 1}, "unknown field"),
+        ({7: 1}, "unknown field"),
+        ({"user_id": "bob"}, "unknown field"),
+        ({"metadata": "x"}, "unknown field"),
+        ({"metadata.": "x"}, "unknown field"),
+        ({"key.inside": "x"}, "unknown field"),
+        ({"metadata.a.b": 1}, "metadata name"),
+        ({'metadata.a"b': 1}, "metadata name"),
+        ({"metadata.a'b": 1}, "metadata name"),
+        ({"metadata.a\n": 1}, "metadata name"),
+        ({"metadata.ü": 1}, "metadata name"),
+        ({f"metadata.{'x' * 65}": 1}, "metadata name"),
+        ({"key": {"$eq": "a"}}, "unknown operator '\\$eq'"),
+        ({"key": {"like": "a"}}, "the operators are"),
+        ({"key": {"gt": "a"}}, "key cannot be compared with gt"),
+        ({"importance": {"contains": 1}}, "cannot be compared"),
+        ({"tags": {"eq": "x"}}, "cannot be compared"),
+        ({"key": 5}, "compared with text"),
+        ({"key": None}, "compared with text"),
+        ({"key": [None]}, "compared with text"),
+        ({"key": {"contains": ["a"]}}, "compared with text"),
+        ({"key": {"in": "abc"}}, "needs a list"),
+        ({"key": {"in": 5}}, "needs a list"),
+        ({"key": {"in": {"a": 1}}}, "needs a list"),
+        ({"key": "a\0"}, "NUL"),
+        ({"metadata.a": ["\ud800"]}, "lone surrogate"),
+        ({"importance": "0.5"}, "compared with a number"),
+        ({"importance": True}, "compared with a number"),
+        ({"importance": float("nan")}, "compared with a number"),
+        ({"importance": float("inf")}, "compared with a number"),
+        ({"access_count": 10**400}, "compared with a number"),
+        ({"metadata.n": 2**63}, "compared with a number"),
+        ({"metadata.n": {"gt": True}}, "neither more nor less"),
+        ({"metadata.n": None}, "compared with text"),
+        ({"created_at": "yesterday"}, "not a time"),
+        ({"created_at": True}, "not a time"),
+        ({"created_at": 1e300}, "not a time"),
+        ({"and": {"key": "a"}}, "takes a list"),
+        ({"or": "x"}, "takes a list"),
+        ({"and": ["x"]}, "a filter is a mapping"),
+        ({"not": "x"}, "a filter is a mapping"),
+        ("category = fact", "a filter is a mapping"),
+        ([{"key": "a"}], "a filter is a mapping"),
+        (nested(MAX_DEPTH + 1), "nested deeper"),
+        ({"key": ["a"] * (MAX_VALUES + 1)}, "at most 1000"),
+        ({"or": [{"key": "a"}] * MAX_PARTS}, "more than 500 parts"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_would(plain: Any, told: str) -> None:
+    with pytest.raises(InvalidFilter, match=told):
+        read_filter(plain)
+
+
+def test_a_filter_can_be_as_deep_long_and_wide_as_the_limits_say() -> None:
+    assert matches(memory(key="b"), read_filter(nested(MAX_DEPTH - MAX_DEPTH % 2 - 1)))
+    assert matches(memory(key="a"), read_filter({"key": ["x"] * (MAX_VALUES - 1) + ["a"]}))
+    assert matches(memory(key="a"), read_filter({"or": [{"key": "a"}] * (MAX_PARTS - 1)}))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_field_takes_its_operators_and_no_other(field: str) -> None:
+    kind = FIELDS[field]
+    name = "metadata.n" if kind is Kind.JSON else field
+    value: Any = {Kind.NUMBER: 1, Kind.TIME: NOON}.get(kind, "x")
+    for op in Op:
+        if op in OPERATORS[kind]:
+            assert where(name, op, [value] if op is Op.IN else value).op is op
+        else:
+            with pytest.raises(InvalidFilter):
+                where(name, op, value)
+
+
+def test_one_text_alone_is_taken_as_a_list_of_one() -> None:
+    assert any_of("category", "fact") == any_of("category", ["fact"]) == Where("category", Op.IN, ("fact",))
+
+
+def test_both_leaves_out_what_is_always_true() -> None:
+    one, two = Where("key", Op.EQ, "a"), Where("key", Op.EQ, "b")
+    assert both(EVERYTHING, one) == both(one, EVERYTHING) == one
+    assert both(one, two) == And((one, two))
+
+
+@pytest.mark.parametrize(
+    ("held", "comparison", "holds"),
+    [
+        (1, {"eq": 1.0}, True),
+        (1, {"eq": True}, False),
+        (True, {"eq": 1}, False),
+        (True, {"in": [1, "true"]}, False),
+        ("1", {"eq": 1}, False),
+        (0, {"ne": False}, True),
+        (None, {"ne": "x"}, True),
+        (None, {"in": ["None", ""]}, False),
+        ([1, "a"], {"contains": "a"}, True),
+        ([1, "a"], {"contains": True}, False),
+        ([1, "a"], {"eq": "a"}, False),
+        ([1, "a"], {"in": ["a"]}, False),
+        ([1, "a"], {"ne": "a"}, True),
+        ([1, "a"], {"gt": 0}, False),
+        ("abc", {"contains": "b"}, True),
+        ("abc", {"contains": 1}, False),
+        (5, {"contains": 5}, False),
+        ("b", {"gt": "a"}, True),
+        ("10", {"gt": 9}, False),
+        ({"a": 1}, {"contains": "a"}, False),
+    ],
+)
+def test_a_value_in_metadata_is_compared_as_what_it_is(held: Any, comparison: Any, holds: bool) -> None:
+    assert matches(memory(metadata={"x": held}), read_filter({"metadata.x": comparison})) is holds
+
+
+@pytest.mark.parametrize("field", ["occurred_at", "valid_from", "valid_to", "expires_at", "key", "value"])
+def test_a_field_that_is_not_set_passes_ne_and_nothing_else(field: str) -> None:
+    value: Any = NOON if FIELDS[field] is Kind.TIME else "x"
+    for op in OPERATORS[FIELDS[field]]:
+        comparison = where(field, op, [value] if op is Op.IN else value)
+        assert matches(memory(), comparison) is (op is Op.NE)
+        assert matches(memory(), Not(comparison)) is (op is not Op.NE)
+
+
+def test_a_listing_asks_for_active_memories_newest_first() -> None:
+    listing = Listing()
+    assert (listing.statuses, listing.order, listing.visible) == (("active",), "newest", False)

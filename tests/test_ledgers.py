@@ -1,0 +1,90 @@
+"""Every ledger keeps the promise, and agrees with the one in memory."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from recollect.errors import Unsupported
+from recollect.ledger.memory import MemoryLedger, open_memory
+from recollect.ledger.postgres import open_postgres
+from recollect.ledger.protocol import Ledger
+from recollect.ledger.sqlite import open_sqlite
+from recollect.testing.ledger_machine import agree_with_memory
+from recollect.testing.ledger_suite import MODEL, LedgerSuite, Open
+from recollect.testing.postgres_server import running_server
+
+
+class TestMemoryLedger(LedgerSuite):
+    @pytest.fixture
+    def store(self) -> Open:
+        opened: list[MemoryLedger] = []
+
+        async def open_once() -> MemoryLedger:
+            if opened:
+                raise Unsupported("a ledger in memory is neither shared nor kept")
+            opened.append(await open_memory(MODEL))
+            return opened[0]
+
+        return open_once
+
+
+# Making a ledger's tables takes longer than most tests do, so it is done once, then copied or emptied for each.
+MADE: set[str] = set()
+EMPTIED = """
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'meta' LOOP
+        EXECUTE format('DELETE FROM %I', name);
+    END LOOP;
+END $$
+"""
+
+
+async def empty_sqlite(folder: Path, name: str = "ledger") -> Open:
+    blank, file = folder.parent / "blank.db", folder / f"{name}.db"
+    if not blank.exists():
+        await (await open_sqlite(blank, MODEL)).close()
+    shutil.copy(blank, file)
+    return lambda: open_sqlite(file, MODEL)
+
+
+async def empty_postgres() -> Open:
+    server = running_server()
+    dsn = server.dsn("suite")
+    if dsn not in MADE:
+        await server.run("CREATE DATABASE suite")
+        await (await open_postgres(dsn, MODEL)).close()
+        MADE.add(dsn)
+    await server.run(EMPTIED, database="suite")
+    return lambda: open_postgres(dsn, MODEL)
+
+
+class TestSqliteLedger(LedgerSuite):
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> Open:
+        return await empty_sqlite(tmp_path)
+
+
+class TestPostgresLedger(LedgerSuite):
+    @pytest.fixture
+    async def store(self) -> Open:
+        return await empty_postgres()
+
+
+def test_sqlite_agrees_with_the_ledger_in_memory(tmp_path: Path) -> None:
+    names = map(str, count())
+
+    async def open_empty() -> Ledger:
+        return await (await empty_sqlite(tmp_path, next(names)))()
+
+    agree_with_memory(open_empty)
+
+
+def test_postgres_agrees_with_the_ledger_in_memory() -> None:
+    async def open_empty() -> Ledger:
+        return await (await empty_postgres())()
+
+    agree_with_memory(open_empty)

@@ -1,0 +1,285 @@
+"""What is particular to the ledger in PostgreSQL; the promise itself is tested with the others in test_ledgers.py."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+
+from recollect.errors import Conflict, InvalidSettings, InvalidText, MissingExtra, StoreUnavailable, Unsupported
+from recollect.ledger import postgres
+from recollect.ledger.postgres import PostgresEngine, masked, open_postgres
+from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.sql.tx import Row, Tx
+from recollect.model.change import Add, Once, Update
+from recollect.model.query import Listing
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.testing.postgres_server import PostgresServer, running_server
+from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+
+EVERYONE = [Scope(f"user {n}") for n in range(40)]
+
+
+@pytest.fixture(scope="session")
+def server() -> PostgresServer:
+    return running_server()
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    """A server that a test may stop."""
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def dsn(server: PostgresServer) -> AsyncIterator[str]:
+    async with server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def ledger(dsn: str) -> AsyncIterator[SqlLedger]:
+    ledger = await open_postgres(dsn, MODEL)
+    yield ledger
+    await ledger.close()
+
+
+@pytest.fixture
+async def engine(ledger: SqlLedger, dsn: str) -> AsyncIterator[PostgresEngine]:
+    engine = PostgresEngine(dsn)
+    await engine.open()
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+async def aside(dsn: str) -> AsyncIterator[Any]:
+    """A connection beside the ledger's own."""
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("postgresql://ann:s3cret@db.example:5433/memory", "postgresql://ann@db.example:5433/memory"),
+        ("postgresql://ann:s3c@/r:et@db/memory?sslmode=require", "postgresql://ann@db/memory"),
+        ("postgresql://db/memory?user=ann&password=s3cret", "postgresql://db/memory"),
+        ("postgresql://db/memory?user=ann&password=s3@cret", "PostgreSQL"),
+        ("postgresql://:s3cret@/memory?host=/run/pg&password=s3cret", "postgresql://@/memory?host=/run/pg"),
+        ("host=db user=ann password=s3cret", "PostgreSQL"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(dsn: str, shown: str) -> None:
+    assert masked(dsn) == shown
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:1/memory", "no-such-host.invalid/memory", "/memory?host=/nowhere"])
+async def test_a_server_that_is_down_is_reported_at_once_and_without_the_password(place: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="check that it is running") as caught:
+        await open_postgres(f"postgresql://ann:s3cret@{place}", MODEL)
+    assert time.monotonic() - began < 5
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://ann:s3/cret@db/memory", "mysql://ann:s3cret@db/memory"])
+async def test_an_address_that_is_none_is_refused_without_the_password(dsn: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        await open_postgres(dsn, MODEL)
+    assert "cret" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_without_its_driver_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    monkeypatch.delitem(sys.modules, "recollect.ledger.postgres")
+    with pytest.raises(MissingExtra, match=r"pip install 'recollect\[postgres\]'"):
+        importlib.import_module("recollect.ledger.postgres")
+
+
+async def test_a_missing_database_is_named(server: PostgresServer) -> None:
+    with pytest.raises(StoreUnavailable, match='"nothing_here" does not exist'):
+        await open_postgres(server.dsn("nothing_here"), MODEL)
+
+
+async def test_a_server_too_old_is_refused(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "OLDEST", 99)
+    with pytest.raises(Unsupported, match="needs 99 or newer"):
+        await open_postgres(dsn, MODEL)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "half \ud800 of one"])
+async def test_text_that_cannot_be_kept_is_refused(engine: PostgresEngine, text: str) -> None:
+    with pytest.raises(InvalidText):
+        await engine.write(lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('text', :text)", {"text": text}))
+
+
+async def test_what_must_be_unique_is_a_conflict(engine: PostgresEngine) -> None:
+    with pytest.raises(Conflict, match="another active memory"):
+        await engine.write(lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('schema', :v)", {"v": ""}))
+
+
+async def test_several_ledgers_may_open_an_empty_database_at_once(dsn: str) -> None:
+    ledgers = await asyncio.gather(*(open_postgres(dsn, MODEL) for _ in range(5)))
+    await asyncio.gather(*(ledger.apply(ANN, [Add(memory("likes tea"))], by=BY) for ledger in ledgers))
+    assert await ledgers[0].count(ANN, Listing()) == 1
+    for ledger in ledgers:
+        await ledger.close()
+
+
+async def test_a_ledger_lives_in_the_schema_that_is_current(dsn: str, aside: Any) -> None:
+    await aside.execute("CREATE SCHEMA one; CREATE SCHEMA two")
+    ledgers = [await open_postgres(f"{dsn}&search_path={path}", MODEL) for path in ("one,public", "two,public")]
+    await ledgers[0].apply(ANN, [Add(memory())], by=BY)
+    assert [await ledger.count(ANN, Listing()) for ledger in ledgers] == [1, 0]
+    for ledger in ledgers:
+        await ledger.close()
+
+
+async def test_fifty_identical_adds_at_once_make_one_row(ledger: SqlLedger, dsn: str) -> None:
+    other = await open_postgres(dsn, MODEL)
+    adds = [(ledger, other)[n % 2].apply(ANN, [Add(memory("likes tea"))], by=BY) for n in range(50)]
+    applied = await asyncio.gather(*adds)
+    assert sum(each.outcomes[0].changed for each in applied) == 1
+    assert await ledger.count(ANN, Listing()) == 1
+    await other.close()
+
+
+async def test_a_hundred_requests_with_one_idempotency_key_have_one_effect(ledger: SqlLedger) -> None:
+    once = Once("the key", "the digest")
+    adds = [ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY, once=once) for n in range(100)]
+    applied = await asyncio.gather(*adds)
+    assert len({each.outcomes[0].record.id for each in applied}) == 1
+    assert sum(not each.replayed for each in applied) == 1
+    assert len(await ledger.history(ANN)) == 1
+
+
+async def test_cancelled_writes_leave_the_pool_whole_and_nothing_half_written(
+    engine: PostgresEngine, aside: Any
+) -> None:
+    ledger = SqlLedger(engine, MODEL)
+
+    async def write_two(n: int) -> None:
+        scope = EVERYONE[n % 5]
+        await ledger.apply(scope, [Add(memory(f"{half} {n}", scope=scope)) for half in ("left", "right")], by=BY)
+
+    for begin in range(0, 400, 20):
+        tasks = [asyncio.create_task(write_two(begin + n)) for n in range(20)]
+        for task in tasks:
+            asyncio.get_running_loop().call_later(random.uniform(0, 0.1), task.cancel)
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert await asyncio.wait_for(asyncio.gather(*(ledger.count(ANN, Listing()) for _ in range(30))), 10)
+    while engine._returning:
+        await asyncio.wait(engine._returning)
+    assert engine._pool.get_idle_size() == engine._pool.get_size()
+    assert not await aside.fetch("SELECT 1 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+    rows = await aside.fetch("SELECT count(*) FROM memories GROUP BY split_part(content, ' ', 2)")
+    assert {row[0] for row in rows} <= {2}
+    assert await ledger.check() == []
+
+
+async def test_readers_are_served_while_the_writers_of_a_user_wait(ledger: SqlLedger, aside: Any) -> None:
+    kept = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    async with aside.transaction():
+        await aside.execute("UPDATE users SET revision = revision")
+        waiting = [asyncio.create_task(ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY)) for n in range(30)]
+        await asyncio.sleep(0.2)
+        assert await asyncio.wait_for(ledger.get(ANN, [kept.id]), 2) == [kept]
+    await asyncio.gather(*waiting)
+
+
+async def test_a_read_that_asks_twice_sees_one_view(engine: PostgresEngine, aside: Any) -> None:
+    async def ask_twice(tx: Tx) -> list[Sequence[Row]]:
+        first = await tx.rows("SELECT count(*) FROM meta", {})
+        await aside.execute("INSERT INTO meta (name, value) VALUES (gen_random_uuid()::text, '')")
+        return [first, await tx.rows("SELECT count(*) FROM meta", {})]
+
+    for quick in (True, False):
+        first, second = await engine.read(ask_twice, quick=quick)
+        assert first == second
+
+
+async def test_writers_that_lock_each_other_out_are_tried_again(engine: PostgresEngine) -> None:
+    both = asyncio.Barrier(2)
+
+    async def lock(tx: Tx, first: str, second: str, *, met: list[bool]) -> None:
+        await tx.run("UPDATE meta SET value = value WHERE name = :name", {"name": first})
+        if not met:
+            met.append(True)
+            await both.wait()
+        await tx.run("UPDATE meta SET value = value WHERE name = :name", {"name": second})
+
+    one, two = [], []  # type: ignore[var-annotated]
+    await asyncio.gather(
+        engine.write(lambda tx: lock(tx, "schema", "terms", met=one)),
+        engine.write(lambda tx: lock(tx, "terms", "schema", met=two)),
+    )
+
+
+async def test_an_access_counted_during_a_change_is_not_lost(ledger: SqlLedger) -> None:
+    id = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record.id
+    changes = (ledger.apply(ANN, [Update(id, {"importance": n / 40})], by=BY) for n in range(40))
+    await asyncio.gather(*changes, *(ledger.touch(ANN, [id], at=now()) for _ in range(40)))
+    assert (await ledger.get(ANN, [id]))[0].access_count == 40
+
+
+async def test_one_change_undone_by_many_at_once_is_undone_once(ledger: SqlLedger) -> None:
+    await ledger.apply(ANN, [Add(memory())], by=BY)
+    entry = (await ledger.history(ANN))[0]
+    results = await asyncio.gather(*(ledger.undo(ANN, entry.id, by=BY) for _ in range(10)), return_exceptions=True)
+    assert sum(isinstance(result, Conflict) for result in results) == 9
+
+
+async def test_words_are_counted_right_when_new_users_come_while_they_are_made_anew(ledger: SqlLedger) -> None:
+    adds = [ledger.apply(scope, [Add(memory("tea", scope=scope))], by=BY) for scope in EVERYONE]
+    await asyncio.gather(*adds[:20])
+    await asyncio.gather(ledger.rebuild_terms(), *adds[20:])
+    assert await ledger.check() == []
+
+
+async def test_the_server_is_told_who_we_are_and_checked_for_what_loses_writes(dsn: str, aside: Any) -> None:
+    ledger = await open_postgres(f"{dsn}&synchronous_commit=off", MODEL)
+    assert await aside.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recollect'")
+    assert any("synchronous_commit" in sentence for sentence in await ledger.check())
+    await ledger.close()
+
+
+async def test_a_ledger_comes_back_with_its_server(own_server: PostgresServer) -> None:
+    ledger = await open_postgres(own_server.dsn(), MODEL)
+    record = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    own_server.kill()
+    began = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await ledger.apply(ANN, [Add(memory("not now"))], by=BY)
+    assert time.monotonic() - began < 3
+    own_server.start()
+    assert await ledger.get(ANN, [record.id]) == [record]
+    await ledger.close()
+
+
+async def test_a_caller_who_gives_up_on_a_frozen_server_is_let_go_at_once(own_server: PostgresServer) -> None:
+    ledger = await open_postgres(own_server.dsn(), MODEL)
+    own_server.freeze()
+    began = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ledger.apply(ANN, [Add(memory())], by=BY), 0.05)
+    assert time.monotonic() - began < 3
+    own_server.thaw()
+    await asyncio.wait_for(ledger.apply(ANN, [Add(memory())], by=BY), 10)
+    assert await ledger.count(ANN, Listing()) == 1
+    await ledger.close()

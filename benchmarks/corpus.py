@@ -6,7 +6,9 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 
-_PEOPLE = "Ana Ben Chloe Dev Elif Finn Grace Hugo Iris Jonas Kira Liam Mona Nils Olga Priya Quinn Rosa Sven Tara".split()
+_PEOPLE = (
+    "Ana Ben Chloe Dev Elif Finn Grace Hugo Iris Jonas Kira Liam Mona Nils Olga Priya Quinn Rosa Sven Tara".split()
+)
 _PLACES = "Hawaii Kyoto Lisbon Oslo Nairobi Lima Prague Seoul Tbilisi Quito Galway Hobart Leipzig Porto".split()
 _VERBS = "likes dislikes booked cancelled planned visited bought sold repaired painted studies teaches misses".split()
 _THINGS = (

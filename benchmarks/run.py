@@ -25,7 +25,7 @@ from recollect.models.embedding import Embedder
 from recollect.recall import Search
 from recollect.service import Service
 from recollect.settings import load
-from recollect.wiring import LEDGER_FILE, open_embedder, open_service
+from recollect.wiring import open_embedder, open_service
 from recollect.write.draft import draft
 
 BY = By("bench")
@@ -116,7 +116,9 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
         await service.search(Scope(user), Search(query=asked[0], limit=10))
         cold = perf_counter() - cold
         await report(service, embedder, user, matrices[user], asked)
-        print(f"    filled at {rate:,.0f}/s in batches of {BATCH}; first search, loading the user, {cold * 1e3:,.0f} ms")
+        print(
+            f"    filled at {rate:,.0f}/s in batches of {BATCH}; first search, loading the user, {cold * 1e3:,.0f} ms"
+        )
 
     start = perf_counter()
     for number in range(args.others):
@@ -160,9 +162,9 @@ async def sizes(service: Service, home: Path) -> None:
     stats = await service.stats()
     text = sum([len(line["memory"]) async for line in service.export(Scope("user-1000"))]) / 1000
     bytes_each = stats["bytes"] / stats["memories"]
-    print(f"\n{stats['memories']:,} memories: {stats['bytes'] / 2**20:,.0f} MiB on disk, {bytes_each:,.0f} bytes each "
-          f"(text {text:.0f}, vector {2 * service.model.dimensions}); process {resident_mb():,.0f} MiB "
-          f"({(home / LEDGER_FILE).name})")  # fmt: skip
+    print(f"\n{stats['memories']:,} memories: {stats['bytes'] / 2**20:,.0f} MiB on disk, "
+          f"{bytes_each:,.0f} bytes each (text {text:.0f}, vector {2 * service.model.dimensions}); "
+          f"process {resident_mb():,.0f} MiB")  # fmt: skip
 
 
 if __name__ == "__main__":

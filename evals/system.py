@@ -30,9 +30,7 @@ class RecollectSystem:
         """Remember every session, in order."""
         for session, group in groupby(turns, key=lambda turn: turn["session"]):
             said = [turn for turn in group if str(turn["text"]).strip()]
-            kept = self._memory.remember(
-                [_message(turn) for turn in said], user_id=USER, session_id=str(session)
-            )
+            kept = self._memory.remember([_message(turn) for turn in said], user_id=USER, session_id=str(session))
             self._ids |= {own.id: turn["id"] for own, turn in zip(kept, said, strict=True)}
 
     def search(self, query: str, k: int) -> list[tuple[Any, float]]:
@@ -59,7 +57,7 @@ def _message(turn: Mapping[str, Any]) -> dict[str, Any]:
 def _time(text: str) -> datetime | None:
     for form in _FORMS:
         try:
-            at = datetime.strptime(text.strip(), form)  # noqa: DTZ007
+            at = datetime.strptime(text.strip(), form)
         except ValueError:
             continue
         return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -209,7 +209,9 @@ def test_delete_all_leaves_other_users_and_projects(memory: Memory) -> None:
 
 def test_filters_narrow_a_search_before_it_is_ranked(memory: Memory) -> None:
     for number in range(50):
-        memory.add(f"meeting note {number}", user_id="a", importance=number / 50, tags=["even"] if number % 2 == 0 else [])
+        memory.add(
+            f"meeting note {number}", user_id="a", importance=number / 50, tags=["even"] if number % 2 == 0 else []
+        )
     found = memory.search("meeting note", user_id="a", limit=5, filters={"tags": "even", "importance": {"lt": 0.1}})
     assert {hit.memory for hit in found} == {"meeting note 0", "meeting note 2", "meeting note 4"}
     with pytest.raises(InvalidFilter, match="unknown field"):

@@ -50,7 +50,7 @@ def test_vectors_of_another_model_are_told_and_reembed_mends_them(cli: Cli) -> N
 def test_a_full_text_that_lost_count_is_told_and_mended(cli: Cli) -> None:
     cli.add("Likes tea")
     connection = apsw.Connection(str(cli.home / "recollect.db"))
-    connection.execute("UPDATE users SET term_rows = 7")
+    connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
     connection.close()
     assert "recollect doctor --mend" in cli("doctor", code=6).stdout
     assert "made anew" in cli("doctor", "--mend").stdout

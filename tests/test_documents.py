@@ -20,7 +20,12 @@ LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 def run(code: str, home: Path) -> str:
     environ = {**os.environ, "RECOLLECT_HOME": str(home)}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env=environ, cwd=home, capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", code],
+        env=environ,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -55,9 +55,7 @@ class TestStaticEmbedder:
         assert embedder.model.name.startswith("recollect-static-")
         assert_unit_rows(vectors, rows=3, dimensions=embedder.model.dimensions)
 
-    async def test_texts_that_mean_the_same_are_closer_than_texts_that_do_not(
-        self, embedder: StaticEmbedder
-    ) -> None:
+    async def test_texts_that_mean_the_same_are_closer_than_texts_that_do_not(self, embedder: StaticEmbedder) -> None:
         other = "The quarterly tax report is due."
         same = [
             ("The cat sleeps on the sofa.", "A kitten is napping on the couch."),
@@ -107,9 +105,7 @@ class TestStaticEmbedder:
         assert beats > 5
         assert (await work).shape[0] == 20_000
 
-    async def test_a_short_query_is_answered_in_a_fraction_of_a_millisecond(
-        self, embedder: StaticEmbedder
-    ) -> None:
+    async def test_a_short_query_is_answered_in_a_fraction_of_a_millisecond(self, embedder: StaticEmbedder) -> None:
         took = []
         for _ in range(200):
             start = time.perf_counter()
@@ -218,9 +214,7 @@ class TestOpenAIEmbedder:
 
     @pytest.fixture
     async def embedder(self, server: ScriptedLLM) -> AsyncIterator[OpenAIEmbedder]:
-        embedder = await OpenAIEmbedder.connect(
-            server.base_url, KEY, model="small", batch_size=4, timeout_s=0.5
-        )
+        embedder = await OpenAIEmbedder.connect(server.base_url, KEY, model="small", batch_size=4, timeout_s=0.5)
         server.clear()
         yield embedder
         await embedder.close()
@@ -228,9 +222,7 @@ class TestOpenAIEmbedder:
     async def test_connecting_learns_the_dimensions(self, embedder: OpenAIEmbedder) -> None:
         assert (embedder.model.name, embedder.model.dimensions) == ("small", 32)
 
-    async def test_dimensions_that_are_given_are_asked_for_and_cost_no_probe(
-        self, server: ScriptedLLM
-    ) -> None:
+    async def test_dimensions_that_are_given_are_asked_for_and_cost_no_probe(self, server: ScriptedLLM) -> None:
         embedder = await OpenAIEmbedder.connect(server.base_url, KEY, model="small", dimensions=16)
         assert not server.requests
         assert_unit_rows(await embedder.embed(["hello"]), rows=1, dimensions=16)
@@ -262,18 +254,14 @@ class TestOpenAIEmbedder:
         first, second = await embedder.embed(["a", "b"])
         assert (first[0], second[31]) == (1.0, 1.0)
 
-    async def test_odd_texts_and_no_texts_are_fine(
-        self, server: ScriptedLLM, embedder: OpenAIEmbedder
-    ) -> None:
+    async def test_odd_texts_and_no_texts_are_fine(self, server: ScriptedLLM, embedder: OpenAIEmbedder) -> None:
         assert (await embedder.embed([])).shape == (0, 32)
         assert_unit_rows(await embedder.embed(ODD_TEXTS), rows=len(ODD_TEXTS), dimensions=32)
         sent = [text for request in server.requests for text in request.json["input"]]
         assert all(sent)
         assert max(map(len, sent)) <= openai_embedder.MAX_CHARACTERS
 
-    @pytest.mark.parametrize(
-        "fault", [http_error(429), http_error(503), reset()], ids=lambda fault: fault.name
-    )
+    @pytest.mark.parametrize("fault", [http_error(429), http_error(503), reset()], ids=lambda fault: fault.name)
     async def test_a_passing_fault_is_tried_again(
         self, server: ScriptedLLM, embedder: OpenAIEmbedder, fault: Any
     ) -> None:
@@ -281,17 +269,13 @@ class TestOpenAIEmbedder:
         assert_unit_rows(await embedder.embed(["hello"]), rows=1, dimensions=32)
         assert len(server.requests) == 3
 
-    async def test_a_fault_that_stays_is_given_up_on(
-        self, server: ScriptedLLM, embedder: OpenAIEmbedder
-    ) -> None:
+    async def test_a_fault_that_stays_is_given_up_on(self, server: ScriptedLLM, embedder: OpenAIEmbedder) -> None:
         server.fault(http_error(500), times=None)
         with pytest.raises(ModelUnavailable, match="500"):
             await embedder.embed(["hello"])
         assert len(server.requests) == openai_embedder.TRIES
 
-    async def test_the_pause_a_server_asks_for_is_kept(
-        self, server: ScriptedLLM, embedder: OpenAIEmbedder
-    ) -> None:
+    async def test_the_pause_a_server_asks_for_is_kept(self, server: ScriptedLLM, embedder: OpenAIEmbedder) -> None:
         server.fault(http_error(429, headers={"Retry-After": "0.3"}))
         start = time.perf_counter()
         await embedder.embed(["hello"])
@@ -347,9 +331,7 @@ class TestOpenAIEmbedder:
         with pytest.raises(ModelUnavailable, match="answered no embeddings"):
             await embedder.embed(["hello"])
 
-    async def test_vectors_of_another_size_are_refused(
-        self, server: ScriptedLLM, embedder: OpenAIEmbedder
-    ) -> None:
+    async def test_vectors_of_another_size_are_refused(self, server: ScriptedLLM, embedder: OpenAIEmbedder) -> None:
         server.dimensions = 48
         with pytest.raises(InvalidSettings, match=r"48 dimensions.*32 were expected"):
             await embedder.embed(["hello"])

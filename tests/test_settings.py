@@ -66,7 +66,7 @@ def test_variables_other_tools_use_are_honoured_and_ours_win(tmp_path: Path) -> 
 )
 def test_a_mistake_in_the_file_names_itself_and_the_file(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "config.toml").write_text(text)
-    with pytest.raises(InvalidSettings, match=".") as caught:
+    with pytest.raises(InvalidSettings) as caught:
         load({"home": tmp_path}, environ={})
     assert complaint in str(caught.value)
 

@@ -11,8 +11,9 @@ from recollect.errors import NotFound
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
-from recollect.model.memory import MemoryRecord
-from recollect.model.query import Listing
+from recollect.model.filters import where
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import Listing, Op
 from recollect.model.result import Page, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
@@ -81,10 +82,21 @@ class Service:
         return count
 
     async def undo(self, scope: Scope, entry_id: int | None = None, *, by: By) -> tuple[Outcome, ...]:
-        """Take back a change by its number in history; without one, the last that was not an undo."""
-        if entry_id is None:
-            entry_id = await self._last_change(scope)
-        return (await self._ledger.undo(scope, entry_id, by=by)).outcomes
+        """Take back a change by its number in history; without one, the last that was not an undo, whole."""
+        last = entry_id is None
+        entry_id = await self._last_change(scope) if entry_id is None else entry_id
+        outcomes = (await self._ledger.undo(scope, entry_id, by=by, whole=last)).outcomes
+        await self._embed_again([outcome.record for outcome in outcomes])
+        return outcomes
+
+    async def _embed_again(self, records: Sequence[MemoryRecord]) -> None:
+        """Words that came back need their vectors back; without an embedder they are found by words alone."""
+        records = [record for record in records if record.status is Status.ACTIVE]
+        vectors = await embed([record.content for record in records], embedder=self._embedder) if records else []
+        for record, vector in zip(records, vectors, strict=True):
+            rows = await self._ledger.matching(record.scope, where("id", Op.EQ, record.id))
+            if vector is not None and rows:
+                await self._ledger.embed(self.model, {rows[0]: vector}, user=record.scope.user)
 
     async def _last_change(self, scope: Scope) -> int:
         undone: set[int] = set()

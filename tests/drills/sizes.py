@@ -26,11 +26,11 @@ class Sizes:
 
 SHORT = Sizes(
     kills=20,
-    killed_writes=800,
+    killed_writes=500,
     longest_life_s=0.3,
     server_kills=1,
     crash_stride=5,
-    cuts=60,
+    cuts=40,
     cut_lives=4,
     writes_of_each_writer=40,
     writes_of_each_writer_on_postgres=10,

@@ -27,7 +27,7 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
     version: str = Field(examples=["0.1.0"])
     embedding_model: str = Field(examples=["recollect-static-1"])
-    dimensions: int = Field(examples=[384])
+    dimensions: int = Field(examples=[256])
     preset: str = Field(examples=[""])
 
 

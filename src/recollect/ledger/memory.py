@@ -87,12 +87,12 @@ class MemoryLedger:
             user.done[once.key] = (once, applied)
         return applied
 
-    async def undo(self, scope: Scope, entry_id: int, *, by: By) -> Applied:
+    async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
         entry = await self.entry(scope, entry_id)
         user = self._user(scope.user)
         batch = [each for each in user.entries if each.batch == entry.batch]
         current = {id: row.record for id, row in user.rows.items()}
-        return self._write(scope, user, reverts(entry, batch, current), by=by)
+        return self._write(scope, user, reverts(entry, batch, current, whole=whole), by=by)
 
     async def append(
         self, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
@@ -115,7 +115,7 @@ class MemoryLedger:
             before,
             turn_count=before.turn_count + len(turns),
             started_at=before.started_at or min(times),
-            last_turn_at=max(times),
+            last_turn_at=max(filter(None, [before.last_turn_at, *times])),
             version=before.version + 1,
         )
         return placed

@@ -138,8 +138,7 @@ def _step(plan: Plan, change: Change | Revert) -> Outcome:
         case Forget():
             return _edit(plan, change.id, {"status": Status.FORGOTTEN}, Verb.FORGET, expected=change.expected_version)
         case Restore():
-            fields = {"status": Status.ACTIVE, "superseded_by": None, "valid_to": None}
-            return _edit(plan, change.id, fields, Verb.RESTORE, expected=change.expected_version)
+            return _restore(plan, change)
         case Supersede():
             return _supersede(plan, change)
         case Revert():
@@ -208,6 +207,15 @@ def _edit(
     return Outcome(verb, edited)
 
 
+def _restore(plan: Plan, change: Restore) -> Outcome:
+    fields: dict[str, Any] = {"status": Status.ACTIVE}
+    record = _current(plan.known, change.id, change.expected_version)
+    if record.status is Status.SUPERSEDED:
+        # Its validity was ended by what took its place, not by anyone who said so.
+        fields |= {"superseded_by": None, "valid_to": None}
+    return _edit(plan, change.id, fields, Verb.RESTORE)
+
+
 def _supersede(plan: Plan, change: Supersede) -> Outcome:
     old = _current(plan.known, change.id, change.expected_version)
     # The old one steps aside first: a key can have one active value at any moment.
@@ -246,26 +254,36 @@ def _forget_marks(known: Known, record: MemoryRecord) -> None:
             del marks[mark]  # type: ignore[arg-type]
 
 
-def reverts(entry: Entry, batch: Sequence[Entry], now: Mapping[str, MemoryRecord]) -> list[Revert]:
-    """What takes back a line of history; a superseding is taken back together with what it brought in.
+def reverts(
+    entry: Entry, batch: Sequence[Entry], now: Mapping[str, MemoryRecord], *, whole: bool = False
+) -> list[Revert]:
+    """What takes back a line of history, or the `whole` batch it belongs to.
 
-    So is an undo: what it took back at once comes back at once.
+    A superseding is always taken back together with what it brought in, and an undo with all it took back.
     """
-    if entry.verb is Verb.UNDO:
-        return [_revert(line, now) for line in reversed(batch)]
+    together = list(reversed(batch)) if whole or entry.verb is Verb.UNDO else _belonging(entry, batch)
+    if entry.verb is not Verb.UNDO:
+        # What was brought in goes first, so that the old value finds its key free.
+        together.sort(key=lambda line: line.verb is not Verb.ADD)
+    current, found = dict(now), []
+    for line in together:
+        revert = _revert(line, current)
+        current[line.memory_id] = replace(current[line.memory_id], **from_plain(revert.fields))
+        found.append(revert)
+    return found
+
+
+def _belonging(entry: Entry, batch: Sequence[Entry]) -> list[Entry]:
+    if entry.verb not in (Verb.ADD, Verb.SUPERSEDE):
+        return [entry]
     replacement = entry.after.get("superseded_by") if entry.verb is Verb.SUPERSEDE else entry.memory_id
-    together = [
+    return [
         line
         for line in batch
         if line.id == entry.id
         or (line.verb is Verb.ADD and line.memory_id == replacement)
         or (line.verb is Verb.SUPERSEDE and line.after.get("superseded_by") == replacement)
     ]
-    if entry.verb not in (Verb.ADD, Verb.SUPERSEDE):
-        together = [entry]
-    # What was brought in goes first, so that the old value finds its key free.
-    together.sort(key=lambda line: line.verb is not Verb.ADD)
-    return [_revert(line, now) for line in together]
 
 
 def _revert(entry: Entry, now: Mapping[str, MemoryRecord]) -> Revert:

@@ -9,11 +9,15 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from recollect.ledger.sql.terms import K1, B
+import numpy as np
+
 from recollect.ledger.sql.tx import Row, Tx
 from recollect.model.query import Kind, Op, Where
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _SIGNS = {Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 # Texts, quoted names and casts come first, so that a colon in them is never taken for a parameter.
@@ -158,8 +162,8 @@ class TsvectorTerms:
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
         await tx.many(
-            "INSERT INTO terms (row, words, word_count) VALUES (:row, :words, :count)",
-            [{"row": row, "words": tsvector_of(words), "count": len(words.split())} for row, words in rows.items()],
+            "INSERT INTO terms (row, words) VALUES (:row, :words)",
+            [{"row": row, "words": tsvector_of(words)} for row, words in rows.items()],
         )
 
     async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
@@ -170,20 +174,17 @@ class TsvectorTerms:
         await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
         await tx.run("DELETE FROM terms", {})
 
-    async def weights(self, tx: Tx, word: str) -> tuple[list[int], list[float]]:
-        params = {"word": _quoted(_cut(word)), "number": int(word.partition("x")[0])}
-        rows, times, lengths, average = (await tx.rows(WORD_IN_ROWS, params))[0]
-        if not rows:
-            return [], []
-        # Worked out here: PostgreSQL would count the positions once for each time they are named.
-        short, long = K1 * (1 - B), K1 * B / average
-        return rows, [f * (K1 + 1) / (f + short + long * n) for f, n in zip(times, lengths, strict=True)]
+    async def postings(self, tx: Tx, word: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        rows, times = (await tx.rows(WORD_IN_ROWS, {"word": _quoted(_cut(word))}))[0]
+        return np.array(rows or (), np.int64), np.array(times or (), np.int64)
+
+    async def count(self, tx: Tx) -> int:
+        return int((await tx.rows("SELECT count(*) FROM terms", {}))[0][0])
 
 
 # With weights of one, the cover density of a single word is the number of its positions.
 WORD_IN_ROWS = """
-SELECT array_agg(row), array_agg(ts_rank_cd('{1, 1, 1, 1}', words, :word::tsquery)), array_agg(word_count),
-    (SELECT greatest(term_total, 1)::float8 / greatest(term_rows, 1) FROM users WHERE number = :number)
+SELECT array_agg(row ORDER BY row), array_agg(ts_rank_cd('{1, 1, 1, 1}', words, :word::tsquery) ORDER BY row)
 FROM terms WHERE words @@ :word::tsquery
 """
 

@@ -78,8 +78,8 @@ class Ledger(Protocol):
         """Make all of the changes or none, with their history."""
         ...
 
-    async def undo(self, scope: Scope, entry_id: int, *, by: By) -> Applied:
-        """Take back what one line of history did."""
+    async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
+        """Take back what one line of history did, or the `whole` batch it was part of."""
         ...
 
     async def append(

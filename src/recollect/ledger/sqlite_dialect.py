@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from recollect.ledger.sql.terms import K1, B
-from recollect.ledger.sql.tx import Tx, one
+import numpy as np
+
+from recollect.ledger.sql.tx import Tx
 from recollect.model.query import Kind, Op, Where
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _SIGNS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 
@@ -88,43 +92,12 @@ class FtsTerms:
     async def clear(self, tx: Tx) -> None:
         await tx.run("INSERT INTO terms (terms) VALUES ('delete-all')", {})
 
-    async def weights(self, tx: Tx, word: str) -> tuple[list[int], list[float]]:
-        found = await tx.rows(
-            "SELECT rowid, bm25(terms), (SELECT sz FROM terms_docsize WHERE id = terms.rowid) "
-            "FROM terms WHERE terms MATCH :word",
-            {"word": f'"{word}"'},
-        )
-        if not found:
-            return [], []
-        # FTS5 weighs by rarity and length among the rows of all users: from its score comes how often the word
-        # is said, and from that the weight among the user's own.
-        rows, total = await _rows_and_words(tx)
-        rarity = max(math.log((rows - len(found) + 0.5) / (len(found) + 0.5)), 1e-6)
-        number = int(word.partition("x")[0])
-        own = await one(tx, "SELECT term_rows, term_total FROM users WHERE number = :number", {"number": number})
-        of_all, of_own = K1 * B * rows / total, K1 * B * own[0] / own[1] if own else 0.0
-        short, top = K1 * (1 - B), K1 + 1
-        weights = []
-        for _, score, size in found:
-            length, weight = _varints(size)[0], -score / rarity
-            times = max(1, round(weight * (short + of_all * length) / (top - weight)))
-            weights.append(times * top / (times + short + of_own * length))
-        return [row for row, _, _ in found], weights
+    async def postings(self, tx: Tx, word: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        # One text for the whole list: several times faster than a Python row for each entry.
+        [(docs,)] = await tx.rows("SELECT group_concat(doc) FROM terms_said WHERE term = :word", {"word": word})
+        if not docs:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.unique(np.fromstring(docs, np.int64, sep=","), return_counts=True)
 
-
-async def _rows_and_words(tx: Tx) -> tuple[int, int]:
-    """How many rows, and words in all, FTS5 believes it has: its record of averages."""
-    record = await one(tx, "SELECT block FROM terms_data WHERE id = 1", {})
-    rows, words = _varints(record[0])[:2] if record else (0, 0)
-    return rows, words
-
-
-def _varints(blob: bytes) -> list[int]:
-    """Whole numbers as SQLite writes them, seven bits a byte, where none needs nine bytes."""
-    found, number = [], 0
-    for byte in blob:
-        number = number << 7 | byte & 0x7F
-        if not byte & 0x80:
-            found.append(number)
-            number = 0
-    return found
+    async def count(self, tx: Tx) -> int:
+        return int((await tx.rows("SELECT count(*) FROM terms_docsize", {}))[0][0])

@@ -144,6 +144,8 @@ def _read_joined(joiner: str, value: Any, *, depth: int) -> Filter:
 
 def _read_field(field: str, value: Any) -> Filter:
     if isinstance(value, Mapping):
+        if not value:
+            raise InvalidFilter(f"{field} is compared with nothing; give an operator such as {{'eq': ...}}")
         return And(tuple(where(field, op, each) for op, each in value.items()))
     if isinstance(value, (list, tuple, set, frozenset)):
         return where(field, Op.IN, value)

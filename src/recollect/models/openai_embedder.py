@@ -101,9 +101,7 @@ class OpenAIEmbedder:
     def model(self) -> EmbeddingModel:
         """The identity; InvalidSettings until the size of the vectors is given or learned."""
         if self._dimensions is None:
-            raise InvalidSettings(
-                f"the dimensions of {self._name} are not known yet: give them, or use connect()"
-            )
+            raise InvalidSettings(f"the dimensions of {self._name} are not known yet: give them, or use connect()")
         return EmbeddingModel(self._name, self._dimensions)
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
@@ -148,9 +146,7 @@ class OpenAIEmbedder:
                     answer = await self._client.post(self._url, json=body)
             except (TimeoutError, httpx.TimeoutException) as error:
                 # The server may still be working on it: asking again would only add to its load.
-                raise ModelUnavailable(
-                    f"{self._shown_url} did not answer in {self._timeout_s:g} s"
-                ) from error
+                raise ModelUnavailable(f"{self._shown_url} did not answer in {self._timeout_s:g} s") from error
             except httpx.TransportError as error:
                 if not tries_left:
                     raise ModelUnavailable(f"{self._shown_url} cannot be reached: {error}") from error

@@ -108,7 +108,7 @@ def _load(folder: Path) -> _Table:
     except Exception as error:
         # The tokenizer raises bare Exceptions.
         raise InvalidSettings(f"{folder} holds no readable table of vectors: {error}") from error
-    return _Table(tokenizer, vectors, scales, unknown_id=tokenizer.token_to_id("[UNK]"))
+    return _Table(tokenizer, vectors, scales, unknown_id=tokenizer.token_to_id("[UNK]") or 0)
 
 
 def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:

@@ -24,7 +24,7 @@ class Blend:
 
 
 # Fitted by evals/fit_blend.py on conversations with known answers; see docs/evaluation.md.
-DEFAULT_BLEND = Blend(base=-6.5, dense=5.0, lexical=9.0, both=4.0)
+DEFAULT_BLEND = Blend(base=-7.07, dense=5.22, lexical=4.17, both=0.0)
 
 
 def fuse(candidates: Candidates, blend: Blend = DEFAULT_BLEND) -> NDArray[np.float32]:

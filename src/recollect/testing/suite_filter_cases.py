@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from recollect.ledger.fields import TIMES
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import FIELDS, OPERATORS, Kind, Op, Where
 from recollect.model.scope import Level, Scope
@@ -29,13 +30,7 @@ def three() -> list[MemoryRecord]:
         evidence=("turn-1", "turn-2"),
         access_count=3,
         version=2,
-        created_at=NOON,
-        updated_at=NOON,
-        occurred_at=NOON,
-        valid_from=NOON,
-        valid_to=NOON,
-        expires_at=NOON,
-        last_accessed_at=NOON,
+        **dict.fromkeys(TIMES, NOON),
         metadata={"n": 1, "flag": True, "word": "one", "list": ["a", 1, True], "x": 1.5, "null": None, "d": {"a": 1}},
     )
     milk = memory(
@@ -56,13 +51,7 @@ def three() -> list[MemoryRecord]:
         evidence=("turn-3",),
         access_count=10,
         version=5,
-        created_at=NOON + DAY,
-        updated_at=NOON + DAY,
-        occurred_at=NOON + DAY,
-        valid_from=NOON + DAY,
-        valid_to=NOON + DAY,
-        expires_at=NOON + DAY,
-        last_accessed_at=NOON + DAY,
+        **dict.fromkeys(TIMES, NOON + DAY),
         metadata={"n": "1", "flag": "true", "word": ["one"], "list": "a", "x": 10},
     )
     bare = memory("bare", id="id-bare", created_at=NOON - DAY, updated_at=NOON - DAY, importance=0.0)

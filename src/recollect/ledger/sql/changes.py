@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from recollect.errors import IdempotencyReuse
@@ -12,7 +12,7 @@ from recollect.ledger.plan import Known, Plan, Revert, check_owner, fingerprint_
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.records import INSERT, SELECTED, UPDATE, from_row, to_row
-from recollect.ledger.sql.terms import put_terms, swap_terms
+from recollect.ledger.sql.terms import length_of, words_of
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
 from recollect.model.change import Add, Applied, By, Change, Once, Outcome, Supersede, Verb
@@ -70,8 +70,8 @@ async def apply(
     return applied
 
 
-async def undo(tx: Tx, writer: Writer, scope: Scope, entry_id: int, *, by: By) -> Applied:
-    """Take back one line of history."""
+async def undo(tx: Tx, writer: Writer, scope: Scope, entry_id: int, *, by: By, whole: bool) -> Applied:
+    """Take back one line of history, or the whole batch it belongs to."""
     # Nobody may change what is looked at here before it is taken back.
     await lock_user(tx, scope.user)
     wanted = await entry(tx, scope, entry_id)
@@ -81,7 +81,7 @@ async def undo(tx: Tx, writer: Writer, scope: Scope, entry_id: int, *, by: By) -
     )
     batch = [entry_from_row(row) for row in rows]
     current = await by_ids(tx, scope, [line.memory_id for line in batch])
-    return await apply(tx, writer, scope, reverts(wanted, batch, current), by=by)
+    return await apply(tx, writer, scope, reverts(wanted, batch, current, whole=whole), by=by)
 
 
 async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> Known:
@@ -125,19 +125,33 @@ async def write_plan(tx: Tx, writer: Writer, owner: Owner, plan: Plan, *, batch:
         )
     if plan.changed:
         await tx.many(UPDATE, [to_row(record, revision=owner.revision) for record in plan.changed.values()])
+    words = {id: words_of(owner.number, record.content) for id, record in plan.added.items()}
     if plan.added:
-        await tx.many(INSERT, [to_row(record, revision=owner.revision) for record in plan.added.values()])
+        new = [(record, length_of(words[id])) for id, record in plan.added.items()]
+        await tx.many(
+            INSERT, [to_row(record, revision=owner.revision) | {"term_count": count} for record, count in new]
+        )
     rows = await _rows_of(tx, owner, [*plan.added, *plan.changed])
-    await put_terms(tx, writer.engine, owner, {rows[id]: record.content for id, record in plan.added.items()})
-    reworded = {
-        rows[id]: (plan.originals[id].content, record.content)
-        for id, record in plan.changed.items()
-        if record.content != plan.originals[id].content
-    }
-    await swap_terms(tx, writer.engine, owner, reworded)
-    await drop_vectors(tx, owner.name, list(reworded))
+    await writer.engine.terms.put(tx, {rows[id]: text for id, text in words.items()})
+    await _reword(tx, writer, owner, plan, rows)
     await put_vectors(tx, writer.model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
     await _write_lines(tx, owner, plan, batch=batch, by=by)
+
+
+async def _reword(tx: Tx, writer: Writer, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:
+    """Take rows whose text changed out of the full text and put them in again; their vectors are void."""
+    reworded = [id for id, record in plan.changed.items() if record.content != plan.originals[id].content]
+    if not reworded:
+        return
+    old = {rows[id]: words_of(owner.number, plan.originals[id].content) for id in reworded}
+    new = {rows[id]: words_of(owner.number, plan.changed[id].content) for id in reworded}
+    await writer.engine.terms.drop(tx, old)
+    await writer.engine.terms.put(tx, new)
+    await tx.many(
+        "UPDATE memories SET term_count = :count WHERE row = :row",
+        [{"row": row, "count": length_of(text)} for row, text in new.items()],
+    )
+    await drop_vectors(tx, owner.name, list(new))
 
 
 async def _rows_of(tx: Tx, owner: Owner, ids: list[str]) -> dict[str, int]:

@@ -7,7 +7,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
-from recollect.ledger.sql import changes, history, memories, terms, turns, upkeep, vectors
+from recollect.ledger.sql import changes as change_sql
+from recollect.ledger.sql import history as history_sql
+from recollect.ledger.sql import memories, terms, upkeep
+from recollect.ledger.sql import turns as turn_sql
+from recollect.ledger.sql import vectors as vector_sql
+from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.tx import Engine
 from recollect.ledger.terms import TERMS_VERSION
@@ -28,7 +33,8 @@ class SqlLedger:
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
         self._engine = engine
-        self._writer = changes.Writer(engine, model)
+        self._writer = change_sql.Writer(engine, model)
+        self._lengths = LengthCache()
 
     @classmethod
     async def open(cls, engine: Engine, model: EmbeddingModel) -> SqlLedger:
@@ -43,17 +49,21 @@ class SqlLedger:
             raise
         return ledger
 
-    async def apply(self, scope: Scope, changes_: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
-        return await self._engine.write(lambda tx: changes.apply(tx, self._writer, scope, changes_, by=by, once=once))
+    async def apply(self, scope: Scope, changes: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
+        return await self._engine.write(
+            lambda tx: change_sql.apply(tx, self._writer, scope, changes, by=by, once=once)
+        )
 
-    async def undo(self, scope: Scope, entry_id: int, *, by: By) -> Applied:
-        return await self._engine.write(lambda tx: changes.undo(tx, self._writer, scope, entry_id, by=by))
+    async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
+        return await self._engine.write(
+            lambda tx: change_sql.undo(tx, self._writer, scope, entry_id, by=by, whole=whole)
+        )
 
     async def append(
-        self, scope: Scope, turns_: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
+        self, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
     ) -> tuple[Turn, ...]:
         return await self._engine.write(
-            lambda tx: turns.append(tx, self._writer, scope, turns_, vectors=vectors, by=by)
+            lambda tx: turn_sql.append(tx, self._writer, scope, turns, vectors=vectors, by=by)
         )
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
@@ -73,23 +83,23 @@ class SqlLedger:
         self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
     ) -> list[Entry]:
         return await self._engine.read(
-            lambda tx: history.history(tx, scope, memory_id=memory_id, limit=limit, before=before)
+            lambda tx: history_sql.history(tx, scope, memory_id=memory_id, limit=limit, before=before)
         )
 
     async def entry(self, scope: Scope, entry_id: int) -> Entry:
-        return await self._engine.read(lambda tx: history.entry(tx, scope, entry_id), quick=True)
+        return await self._engine.read(lambda tx: history_sql.entry(tx, scope, entry_id), quick=True)
 
     async def conversation(self, scope: Scope) -> Conversation:
-        return await self._engine.read(lambda tx: turns.conversation(tx, scope), quick=True)
+        return await self._engine.read(lambda tx: turn_sql.conversation(tx, scope), quick=True)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        return await self._engine.read(lambda tx: turns.turns(tx, scope, after=after, limit=limit))
+        return await self._engine.read(lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit))
 
     async def users(self) -> list[str]:
         return await self._engine.read(upkeep.users)
 
     async def lexical(self, scope: Scope, text: str) -> Scored:
-        return await self._engine.read(lambda tx: terms.lexical(tx, self._engine, scope, text))
+        return await self._engine.read(lambda tx: terms.lexical(tx, self._engine, self._lengths, scope, text))
 
     async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
         return await self._engine.read(lambda tx: memories.fetch(tx, scope, rows, filter), quick=True)
@@ -98,29 +108,29 @@ class SqlLedger:
         return await self._engine.read(lambda tx: memories.matching(tx, scope, filter))
 
     async def revision(self, user: str) -> Revision:
-        return await self._engine.read(lambda tx: vectors.revision(tx, user), quick=True)
+        return await self._engine.read(lambda tx: vector_sql.revision(tx, user), quick=True)
 
     async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
-        return await self._engine.read(lambda tx: vectors.index_rows(tx, user, model, after))
+        return await self._engine.read(lambda tx: vector_sql.index_rows(tx, user, model, after))
 
     async def unembedded(self, model: EmbeddingModel, *, limit: int, after: int = 0) -> list[Unembedded]:
-        return await self._engine.read(lambda tx: vectors.unembedded(tx, model, limit, after))
+        return await self._engine.read(lambda tx: vector_sql.unembedded(tx, model, limit, after))
 
-    async def embed(self, model: EmbeddingModel, vectors_: Mapping[int, Vector], *, user: str) -> None:
-        await self._engine.write(lambda tx: vectors.embed(tx, model, user, vectors_))
+    async def embed(self, model: EmbeddingModel, vectors: Mapping[int, Vector], *, user: str) -> None:
+        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors))
 
     async def models(self) -> dict[EmbeddingModel, int]:
-        return await self._engine.read(vectors.models)
+        return await self._engine.read(vector_sql.models)
 
     async def drop_model(self, model: EmbeddingModel) -> None:
-        await self._engine.write(lambda tx: vectors.drop_model(tx, model))
+        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model))
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
         counts = await self._engine.read(lambda tx: upkeep.stats(tx, user))
         return counts if user is not None else {**counts, "bytes": await self._engine.size()}
 
     async def check(self) -> list[str]:
-        return [*await self._engine.check(), *await self._engine.read(upkeep.check)]
+        return [*await self._engine.check(), *await self._engine.read(lambda tx: upkeep.check(tx, self._engine))]
 
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
         await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress))

@@ -106,8 +106,8 @@ def _read_body(text: str) -> dict[str, Any]:
 
 
 INSERT = (
-    f"INSERT INTO memories ({SELECTED}, revision) VALUES "
-    f"({', '.join(':' + name.strip(chr(34)) for name in COLUMNS)}, :revision)"
+    f"INSERT INTO memories ({SELECTED}, revision, term_count) VALUES "
+    f"({', '.join(':' + name.strip(chr(34)) for name in COLUMNS)}, :revision, :term_count)"
 )
 UPDATE = (
     "UPDATE memories SET "

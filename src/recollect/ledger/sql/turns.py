@@ -43,7 +43,9 @@ async def append(
         "INSERT INTO conversations (user_id, project_id, session_id, turn_count, started_at, last_turn_at, version, "
         "body) VALUES (:user, :project, :session, :count, :first, :last, 1, '{}') "
         "ON CONFLICT (user_id, project_id, session_id) DO UPDATE SET "
-        "turn_count = conversations.turn_count + excluded.turn_count, last_turn_at = excluded.last_turn_at, "
+        "turn_count = conversations.turn_count + excluded.turn_count, last_turn_at = "
+        "CASE WHEN excluded.last_turn_at > conversations.last_turn_at THEN excluded.last_turn_at "
+        "ELSE conversations.last_turn_at END, "
         "version = conversations.version + 1 RETURNING turn_count",
         {**_session(scope), "count": len(turns), "first": min(said_at), "last": max(said_at)},
     )

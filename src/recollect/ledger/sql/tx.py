@@ -7,9 +7,13 @@ writer thread can run them to the end with `run_now`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from recollect.model.query import Where
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
@@ -65,8 +69,12 @@ class Terms(Protocol):
         """Forget rows, without a trace; the words must be those they were put under."""
         ...
 
-    async def weights(self, tx: Tx, word: str) -> tuple[list[int], list[float]]:
-        """The rows under a word, and how much it weighs in each: BM25 without the rarity of the word."""
+    async def postings(self, tx: Tx, word: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows under a word, rising, and how often it is said in each."""
+        ...
+
+    async def count(self, tx: Tx) -> int:
+        """How many rows are indexed."""
         ...
 
     async def clear(self, tx: Tx) -> None:

@@ -46,7 +46,7 @@ async def stats(tx: Tx, user: str | None) -> dict[str, int]:
     return counts
 
 
-async def check(tx: Tx) -> list[str]:
+async def check(tx: Tx, engine: Engine) -> list[str]:
     """Promises that can be checked with a query, and are broken."""
     broken = []
     for sql, sentence in (
@@ -59,15 +59,13 @@ async def check(tx: Tx) -> list[str]:
             "(SELECT 1 FROM memories m WHERE m.user_id = t.user_id AND m.id = t.id)",
             "{} turns have lost their text",
         ),
-        (
-            "SELECT count(*) FROM users u WHERE term_rows <> "
-            "(SELECT count(*) FROM memories m WHERE m.user_id = u.user_id)",
-            "the full text of {} users does not count what they have; run: recollect doctor --mend",
-        ),
     ):
         row = await one(tx, sql, {})
         if row and row[0]:
             broken.append(sentence.format(row[0]))
+    memories, indexed = (await tx.rows("SELECT count(*) FROM memories", {}))[0][0], await engine.terms.count(tx)
+    if memories != indexed:
+        broken.append(f"the full text has {indexed} of {memories} memories; run: recollect doctor --mend")
     return broken
 
 
@@ -79,7 +77,6 @@ async def terms_version(tx: Tx) -> str | None:
 async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None]) -> None:
     """Make the full text anew in one transaction: whoever looks meanwhile sees the old one whole."""
     await engine.terms.clear(tx)
-    await tx.run("UPDATE users SET term_rows = 0, term_total = 0", {})
     after, done = 0, 0
     while rows := await tx.rows(
         "SELECT m.row, u.number, m.content FROM memories m JOIN users u ON u.user_id = m.user_id "
@@ -89,9 +86,12 @@ async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None])
         words = {row: words_of(number, content) for row, number, content in rows}
         await engine.terms.put(tx, words)
         await tx.many(
-            "UPDATE users SET term_rows = term_rows + 1, term_total = term_total + :total WHERE number = :number",
-            [{"number": number, "total": length_of(words[row])} for row, number, _ in rows],
+            "UPDATE memories SET term_count = :count WHERE row = :row",
+            [{"row": row, "count": length_of(text)} for row, text in words.items()],
         )
         after, done = rows[-1][0], done + len(rows)
         progress(done)
+    await tx.run("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.row = vectors.row)", {})
+    # Whoever holds lengths or rows from before reads them again.
+    await tx.run("UPDATE users SET epoch = epoch + 1", {})
     await set_meta(tx, "terms", str(TERMS_VERSION))

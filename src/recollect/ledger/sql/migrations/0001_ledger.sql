@@ -5,8 +5,6 @@ CREATE TABLE users (
     user_id TEXT {binary} NOT NULL UNIQUE,
     revision BIGINT NOT NULL DEFAULT 0,
     epoch BIGINT NOT NULL DEFAULT 0,
-    term_rows BIGINT NOT NULL DEFAULT 0,
-    term_total BIGINT NOT NULL DEFAULT 0,
     created_at BIGINT NOT NULL
 );
 
@@ -36,6 +34,7 @@ CREATE TABLE memories (
     version BIGINT NOT NULL,
     revision BIGINT NOT NULL,
     fingerprint TEXT {binary},
+    term_count BIGINT NOT NULL,
     body TEXT NOT NULL,
     UNIQUE (user_id, id)
 );

@@ -222,14 +222,6 @@ def test_a_completion_script_says_how_to_install_it(cli: Cli, shell: str) -> Non
     assert cli.json("completion", shell)["script"].strip() in script
 
 
-def test_stopping_the_server_is_no_error(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(loaded: Loaded) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("recollect.http.serve.serve", stop)
-    cli("serve", code=0)
-
-
 def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.http.serve.serve", lambda loaded: None)
     id = cli.add("Likes tea")

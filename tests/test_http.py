@@ -89,14 +89,15 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def test_the_real_server_starts_answers_and_stops_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_the_real_server_starts_answers_and_stops_cleanly(tmp_path: Path, stop: signal.Signals) -> None:
     port = free_port()
     command = [sys.executable, "-m", "recollect.cli.main", "--home", str(tmp_path), "serve", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
         try:
             wait_until_healthy(server, port)
         finally:
-            server.send_signal(signal.SIGTERM)
+            server.send_signal(stop)
         assert server.wait(timeout=15) == 0
 
 

@@ -92,7 +92,7 @@ async def _take(
     """The first `limit` candidates that the ledger says may be seen; what has expired may not."""
     unexpired = both(asked.filter, Not(where("expires_at", Op.LTE, now())))
     taken: list[tuple[int, Numbered]] = []
-    step = asked.limit + 8
+    step = asked.limit
     for start in range(0, len(order), step):
         places = {int(rows[at]): int(at) for at in order[start : start + step]}
         seen = {each.row: each for each in await ledger.fetch(scope, list(places), filter=unexpired)}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -27,7 +30,20 @@ def serve(loaded: Loaded) -> None:
         timeout_graceful_shutdown=30,
         server_header=False,
     )
-    uvicorn.Server(config).run()
+    _Server(config).run()
+
+
+class _Server(uvicorn.Server):
+    """Being told to stop and stopping is success: the signal is not raised again afterwards."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def is_loopback(host: str) -> bool:

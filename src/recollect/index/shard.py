@@ -96,7 +96,8 @@ class Shard:
         mask = self._mask(places, count)
         if allowed is not None:
             mask = mask & np.isin(rows[:count], np.asarray(allowed, np.int64), kind="sort")
-        scores = np.where(mask, scores, _NEVER)
+        if not mask.all():
+            scores = np.where(mask, scores, _NEVER)
         best = np.argpartition(scores, count - limit)[-limit:] if limit < count else np.arange(count)
         best = best[np.argsort(-scores[best], kind="stable")]
         best = best[scores[best] > _NEVER]

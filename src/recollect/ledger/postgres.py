@@ -108,6 +108,7 @@ class PostgresEngine:
 
     dialect = PostgresDialect()
     terms = TsvectorTerms()
+    is_local = False
 
     def __init__(self, dsn: str, *, connections: int = 10) -> None:
         self.where = masked(dsn)

@@ -68,6 +68,7 @@ class PostgresDialect:
         "real": "DOUBLE PRECISION",
         "bytes": "BYTEA",
         "clustered": "",
+        "by_row": "",
         "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
     }
 

@@ -102,6 +102,7 @@ class SqliteEngine:
 
     dialect = _DIALECT
     terms = FtsTerms()
+    is_local = True
 
     def __init__(self, path: Path, *, vfs: str | None = None, readers: int = 4) -> None:
         self.path = path

@@ -26,6 +26,8 @@ class SqliteDialect:
         "real": "REAL",
         "bytes": "BLOB",
         "clustered": "WITHOUT ROWID",
+        # Rows named by their number are looked up by it: an index on the user would read all that user has.
+        "by_row": "NOT INDEXED",
         "table_exists": "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = :name",
     }
 
@@ -97,7 +99,10 @@ class FtsTerms:
         [(docs,)] = await tx.rows("SELECT group_concat(doc) FROM terms_said WHERE term = :word", {"word": word})
         if not docs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return np.unique(np.fromstring(docs, np.int64, sep=","), return_counts=True)
+        said = np.fromstring(docs, np.int64, sep=",")
+        # A row stands as often as the word is said in it, one after the other.
+        first = np.flatnonzero(np.concatenate(([True], said[1:] != said[:-1])))
+        return said[first], np.concatenate((first[1:], [len(said)])) - first
 
     async def count(self, tx: Tx) -> int:
         return int((await tx.rows("SELECT count(*) FROM terms_docsize", {}))[0][0])

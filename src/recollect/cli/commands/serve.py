@@ -34,9 +34,6 @@ def serve(given: Given, host: str | None, port: int | None) -> None:
     sys.stdout.flush()
     try:
         run(loaded)
-    except KeyboardInterrupt:
-        # It has ended in good order by now, and that is what was asked for.
-        return
     except SystemExit as stopped:
         # The server has said on stderr why it could not start; its own codes mean other things to us.
         if stopped.code:

@@ -27,6 +27,9 @@ from recollect.models.embedding import EmbeddingModel
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
+# Up to here a lexical search takes about a millisecond: not worth another thread.
+_QUICK_ROWS = 10_000
+
 
 class SqlLedger:
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
@@ -99,7 +102,11 @@ class SqlLedger:
         return await self._engine.read(upkeep.users)
 
     async def lexical(self, scope: Scope, text: str) -> Scored:
-        return await self._engine.read(lambda tx: terms.lexical(tx, self._engine, self._lengths, scope, text))
+        rows = self._lengths.count(scope.user)
+        return await self._engine.read(
+            lambda tx: terms.lexical(tx, self._engine, self._lengths, scope, text),
+            quick=self._engine.is_local and rows is not None and rows <= _QUICK_ROWS,
+        )
 
     async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
         return await self._engine.read(lambda tx: memories.fetch(tx, scope, rows, filter), quick=True)

@@ -26,15 +26,7 @@ class Lengths:
     revision: Revision = field(default_factory=Revision)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     counts: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-
-    @property
-    def average(self) -> float:
-        """The usual length."""
-        return float(self.counts.mean()) if len(self.counts) else 1.0
-
-    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The lengths of rows that are all there."""
-        return self.counts[np.searchsorted(self.rows, rows)]
+    average: float = 1.0
 
     def updated(self, revision: Revision, rows: NDArray[np.int64], counts: NDArray[np.int32]) -> Lengths:
         """With what changed since: new rows at the end, others in place."""
@@ -42,7 +34,9 @@ class Lengths:
         new = rows > last
         own = self.counts.copy()
         own[np.searchsorted(self.rows, rows[~new])] = counts[~new]
-        return Lengths(revision, np.concatenate([self.rows, rows[new]]), np.concatenate([own, counts[new]]))
+        own = np.concatenate([own, counts[new]])
+        average = float(own.mean()) if own.any() else 1.0
+        return Lengths(revision, np.concatenate([self.rows, rows[new]]), own, average)
 
 
 class LengthCache:
@@ -51,6 +45,11 @@ class LengthCache:
     def __init__(self) -> None:
         self._users: OrderedDict[str, Lengths] = OrderedDict()
         self._lock = threading.Lock()
+
+    def count(self, user: str) -> int | None:
+        """How many rows the user had when last looked at."""
+        known = self._users.get(user)
+        return None if known is None else len(known.rows)
 
     async def get(self, tx: Tx, user: str) -> Lengths:
         """The user's lengths as this transaction sees them."""

@@ -94,6 +94,11 @@ class Engine(Protocol):
     @property
     def terms(self) -> Terms: ...
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a few statements cost microseconds, because nothing lies between us and the data."""
+        ...
+
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
         """Run the body on one consistent view; `quick` says that it looks at a handful of rows."""
         ...

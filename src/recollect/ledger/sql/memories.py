@@ -84,9 +84,9 @@ async def fetch(tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter) -> li
     """The memories of those rows that recall may see from the scope and that pass the filter."""
     params: dict[str, Any] = {"rows": [int(row) for row in rows]}
     sql = _seen(tx, scope, filter, params)
+    table = f"memories {tx.dialect.words['by_row']}"
     found = await tx.rows(
-        f"SELECT {SELECTED}, row FROM memories {tx.dialect.words['by_row']} WHERE {tx.dialect.among('row', 'rows')} AND {sql}",
-        params,
+        f"SELECT {SELECTED}, row FROM {table} WHERE {tx.dialect.among('row', 'rows')} AND {sql}", params
     )
     return [Numbered(row[-1], from_row(row[:-1])) for row in found]
 

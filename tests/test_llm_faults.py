@@ -4,7 +4,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,18 +18,6 @@ from recollect.testing.scripted_llm import ScriptedLLM
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER = [ToolCall("weather", {"city": "Hilo"}), ToolCall("time", {"zone": "HST"}, id="call_mine")]
-
-
-@pytest.fixture
-def llm() -> Iterator[ScriptedLLM]:
-    with ScriptedLLM() as server:
-        yield server
-
-
-@pytest.fixture
-def client(llm: ScriptedLLM) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=llm.base_url, api_key="sk-test", max_retries=0, timeout=10) as sdk:
-        yield sdk
 
 
 def ask(client: openai.OpenAI, text: str = "Hello there") -> str | None:

@@ -14,7 +14,6 @@ from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
 from recollect.model.change import Add
 from recollect.model.scope import Scope
-from recollect.testing.postgres_server import running_server
 from recollect.testing.suite_samples import ANN, BY, MODEL, memory
 
 ODD_WORDS = [
@@ -32,12 +31,6 @@ ODD_WORDS = [
     "7x,1",
 ]
 LEXEMES = "SELECT lexeme, cardinality(positions) FROM unnest($1::tsvector)"
-
-
-@pytest.fixture
-async def dsn() -> AsyncIterator[str]:
-    async with running_server().database() as dsn:
-        yield dsn
 
 
 @pytest.fixture

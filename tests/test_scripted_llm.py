@@ -4,7 +4,6 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -22,18 +21,6 @@ from recollect.testing.scripted_llm import ScriptedLLM
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER = [ToolCall("weather", {"city": "Hilo"}), ToolCall("time", {"zone": "HST"}, id="call_mine")]
-
-
-@pytest.fixture
-def llm() -> Iterator[ScriptedLLM]:
-    with ScriptedLLM() as server:
-        yield server
-
-
-@pytest.fixture
-def client(llm: ScriptedLLM) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=llm.base_url, api_key="sk-test", max_retries=0, timeout=10) as sdk:
-        yield sdk
 
 
 def ask(client: openai.OpenAI, text: str = "Hello there") -> str | None:

@@ -81,17 +81,17 @@ async def write_for_ever(address: str, notes: Path, numbers: range, seed: int, t
 
 def acknowledge_too_soon() -> None:
     """Break the writer on purpose: it answers, and commits a moment later."""
-    from recollect.ledger import sqlite
+    from recollect.ledger import sqlite_writer
 
-    def commit(self: sqlite._Writer, group: list[sqlite._Job]) -> None:
+    def commit(self: sqlite_writer.Writer, group: list[sqlite_writer.Job]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         for job in group:
             self._do(self._connection, job)
-        sqlite._answer(group)
+        sqlite_writer._answer(group)
         time.sleep(0.01)
         self._connection.execute("COMMIT")
 
-    sqlite._Writer._commit = commit  # type: ignore[method-assign]
+    sqlite_writer.Writer._commit = commit  # type: ignore[method-assign]
 
 
 async def die_while_taking(address: str, step: Step, point: int, kind: str) -> None:

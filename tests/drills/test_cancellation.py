@@ -133,7 +133,7 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
         if store.startswith("postgresql"):
             assert await _connections(store) <= 10
         else:
-            assert len(ledger._engine._connections) <= 6
+            assert len(ledger._engine._readers) <= 6
         await service.close()
     assert set(parts.values()) == {BATCH}
     assert caller.acked <= set(parts) <= caller.asked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import StoreUnavailable
-from recollect.ledger import sqlite
+from recollect.ledger import sqlite_file, sqlite_writer
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.testing.power_cut import SimulatedDisk
 
@@ -61,7 +61,7 @@ def _logs(names: list[str]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the log moved into the database often, so that this fails too."""
-    monkeypatch.setattr(sqlite, "_PRAGMAS", sqlite._PRAGMAS + "PRAGMA wal_autocheckpoint = 60;")
+    monkeypatch.setattr(sqlite_file, "_PRAGMAS", sqlite_file._PRAGMAS + "PRAGMA wal_autocheckpoint = 60;")
 
 
 async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syncs_fail(
@@ -92,11 +92,11 @@ async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syn
 async def test_the_drill_notices_a_writer_that_keeps_its_handle_after_a_failed_sync(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def carry_on(self: sqlite._Writer, error: BaseException) -> None:
+    def carry_on(self: sqlite_writer.Writer, error: BaseException) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    monkeypatch.setattr(sqlite._Writer, "_start_over", carry_on)
+    monkeypatch.setattr(sqlite_writer.Writer, "_start_over", carry_on)
     trial = _Trial(tmp_path, seed=seed)
     ledger = await trial.run(WRITERS * _ROUND)
     await ledger.close()

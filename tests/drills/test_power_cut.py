@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ledger import sqlite
+from recollect.ledger import sqlite_file
 from recollect.testing.power_cut import SimulatedDisk
 
 from .findings import Findings, examine
@@ -90,9 +90,9 @@ async def _found_after(cut: Cut, *, all_lives: bool = False) -> Findings:
 
 def _pragmas(monkeypatch: pytest.MonkeyPatch, synchronous: str) -> None:
     """Set how far the ledger syncs, and have it move its log into the database often."""
-    assert "synchronous = FULL" in sqlite._PRAGMAS
-    changed = sqlite._PRAGMAS.replace("synchronous = FULL", f"synchronous = {synchronous}")
-    monkeypatch.setattr(sqlite, "_PRAGMAS", changed + "PRAGMA wal_autocheckpoint = 60;")
+    assert "synchronous = FULL" in sqlite_file._PRAGMAS
+    changed = sqlite_file._PRAGMAS.replace("synchronous = FULL", f"synchronous = {synchronous}")
+    monkeypatch.setattr(sqlite_file, "_PRAGMAS", changed + "PRAGMA wal_autocheckpoint = 60;")
 
 
 async def test_nothing_acknowledged_is_lost_to_power_cuts(

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recollect.errors import Conflict, IdempotencyReuse, NotFound, StoreUnavailable
+from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.fields import to_plain
+from recollect.ledger.packing import packed
 from recollect.ledger.plan import (
     Known,
     Plan,
@@ -26,10 +28,7 @@ from recollect.ledger.plan import (
     reverts,
 )
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
-from recollect.ledger.sql.memories import page_of, read_cursor
-from recollect.ledger.sql.terms import K1, B
-from recollect.ledger.sql.vectors import packed
-from recollect.ledger.terms import query_terms, terms_of
+from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.model.change import Add, Applied, By, Change, Entry, Once, Outcome
 from recollect.model.filters import matches
 from recollect.model.ids import new_id

@@ -14,6 +14,10 @@ import Stemmer
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
 TERMS_VERSION = 1
+# BM25: how soon saying a term again stops counting, and how much a long text is held against it.
+K1 = 1.2
+B = 0.75
+
 MAX_TERMS = 20_000
 MAX_QUERY_TERMS = 64
 MAX_TERM_CHARS = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.errors import InvalidInput, InvalidText
+from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.protocol import Numbered
 from recollect.ledger.sql.records import SELECTED, from_row
 from recollect.ledger.sql.tx import Tx
@@ -14,8 +14,7 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Filter, Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
-from recollect.model.text import checked_text, is_storable
-from recollect.model.times import from_micros, to_micros
+from recollect.model.text import is_storable
 
 
 async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRecord]:
@@ -60,24 +59,6 @@ def _listed(tx: Tx, scope: Scope, listing: Listing, params: dict[str, Any]) -> s
         params["statuses"] = [str(status) for status in listing.statuses]
         sql += f" AND {tx.dialect.among('status', 'statuses')}"
     return f"{sql} AND ({condition(listing.filter, tx.dialect, params)})"
-
-
-def page_of(records: list[MemoryRecord], limit: int) -> Page:
-    """A page of at most `limit` records; one more than that says there is a next page."""
-    if len(records) <= limit:
-        return Page(tuple(records))
-    last = records[limit - 1]
-    return Page(tuple(records[:limit]), f"{to_micros(last.created_at)}_{last.id}")
-
-
-def read_cursor(cursor: str) -> tuple[int, str]:
-    """The time and id a cursor stands for."""
-    micros, _, id = cursor.partition("_")
-    try:
-        # Only what stands for a time, and text a store can hold, ever came with a page.
-        return to_micros(from_micros(int(micros))), checked_text(id)
-    except (ValueError, OverflowError, InvalidText):
-        raise InvalidInput(f"{cursor!r} is not a cursor; pass the one that came with the page before") from None
 
 
 async def fetch(tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter) -> list[Numbered]:

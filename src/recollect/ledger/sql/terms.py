@@ -9,12 +9,8 @@ import numpy as np
 from recollect.ledger.protocol import Scored
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.tx import Engine, Tx, one
-from recollect.ledger.terms import query_terms, terms_of
+from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.model.scope import Scope
-
-# BM25's constants, as FTS5 has them.
-K1 = 1.2
-B = 0.75
 
 
 def word(number: int, term: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from recollect.errors import InvalidInput
+from recollect.ledger.packing import packed
 from recollect.ledger.protocol import IndexRow, Revision, Unembedded
 from recollect.ledger.sql.tx import Tx, one
 from recollect.model.query import checked_limit
@@ -14,13 +14,6 @@ from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
-
-
-def packed(vector: Vector, model: EmbeddingModel) -> bytes:
-    """The vector as it is stored; one that the model cannot have made is refused."""
-    if vector.shape != (model.dimensions,):
-        raise InvalidInput(f"a vector of {model} cannot have the shape {vector.shape}")
-    return vector.astype("<f2").tobytes()
 
 
 async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:

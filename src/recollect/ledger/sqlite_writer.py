@@ -1,0 +1,141 @@
+"""The one thread that writes to a SQLite file.
+
+It takes whatever waits, does it in one transaction with a savepoint each, and commits once, so that many writers
+share one sync to disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from recollect.ledger.sql.tx import Tx, run_now
+from recollect.ledger.sqlite_file import SqliteTx, connect, translated
+
+T = TypeVar("T")
+MAX_GROUP = 512
+
+
+class Writer:
+    """Writes what is submitted, in order, many at a time."""
+
+    def __init__(self, path: Path, *, vfs: str | None) -> None:
+        self._path, self._vfs = path, vfs
+        self._connection: apsw.Connection | None = connect(path, vfs=vfs)
+        self._waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="recollect-write", daemon=True)
+        self._thread.start()
+
+    async def submit(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        """Have the body written; returns when it is on disk."""
+        loop = asyncio.get_running_loop()
+        job = Job(body, loop, loop.create_future())
+        self._waiting.put(job)
+        return await job.future  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        """Write what waits, then end."""
+        self._waiting.put(None)
+        self._thread.join()
+        self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        try:
+            if connection is not None:
+                connection.close()
+        except apsw.Error:
+            pass  # It is gone all the same.
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            group, last = [first], False
+            while len(group) < MAX_GROUP and not self._waiting.empty():
+                job = self._waiting.get()
+                if job is None:
+                    last = True
+                    break
+                group.append(job)
+            self._commit(group)
+            _answer(group)
+            if last:
+                return
+
+    def _commit(self, group: list[Job]) -> None:
+        """Do every job in one transaction; a job that fails takes back only its own part."""
+        try:
+            connection = self._connection = self._connection or connect(self._path, vfs=self._vfs)
+            connection.execute("BEGIN IMMEDIATE")
+            for job in group:
+                self._do(connection, job)
+            connection.execute("COMMIT")
+        except BaseException as error:
+            failure = translated(error, self._path) if isinstance(error, apsw.Error) else error
+            for job in group:
+                job.error = job.error or failure
+            self._start_over(error)
+
+    def _do(self, connection: apsw.Connection, job: Job) -> None:
+        connection.execute("SAVEPOINT job")
+        try:
+            job.result = run_now(job.body(SqliteTx(connection)))
+        except Exception as error:
+            # A full disk or a failed write can end the whole transaction: then nobody's part stands.
+            if not connection.in_transaction or isinstance(error, (apsw.FullError, apsw.IOError)):
+                raise
+            job.error = translated(error, self._path) if isinstance(error, apsw.Error) else error
+            connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+
+    def _start_over(self, error: BaseException) -> None:
+        """Leave no half transaction behind; after a failed write or sync the handle is not trusted again."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except apsw.Error:
+            pass
+        if isinstance(error, apsw.IOError):
+            # The next group begins with a new one, or fails with the reason why there is none.
+            self._close()
+
+
+class Job:
+    """A body waiting to be written, and who waits for it."""
+
+    __slots__ = ("body", "error", "future", "loop", "result")
+
+    def __init__(self, body: Any, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
+        self.body, self.loop, self.future = body, loop, future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+def _answer(group: list[Job]) -> None:
+    """Wake everyone who waits, each loop once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in group:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, jobs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, jobs)
+        except RuntimeError:
+            pass  # The loop is gone, and with it everyone who waited; what was written is written.
+
+
+def _settle(jobs: list[Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

@@ -401,11 +401,12 @@ def test_search_goes_on_by_words_while_the_embedder_is_away(tmp_path: Path) -> N
         assert "by words alone" in found.notes[0]
 
 
-def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path) -> None:
+def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(16, name="old")) as memory:
         for number in range(300):
             memory.add(f"Likes tea number {number}", user_id=f"user {number % 3}")
     with Memory(home=tmp_path, embedder=FakeEmbedder(32, name="new")) as memory:
+        assert "recollect reembed" in caplog.text
         [before, *_] = memory.search("tea number 7", user_id="user 1")
         assert before.scores["dense"] == 0
         assert before.scores["lexical"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.service import Service
 from recollect.settings import Settings
 
+_log = logging.getLogger("recollect")
 LEDGER_FILE = "recollect.db"
 _HUBS = ("model2vec", "sentence-transformers", "fastembed")
 _MEGABYTE = 1 << 20
@@ -26,8 +28,20 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
     except BaseException:
         await embedder.close()
         raise
+    await _warn_of_other_models(ledger, embedder.model)
     index = ExactIndex(ledger, embedder.model, budget_bytes=settings.index_memory_mb * _MEGABYTE)
     return Service(ledger=ledger, index=index, embedder=embedder)
+
+
+async def _warn_of_other_models(ledger: Ledger, model: EmbeddingModel) -> None:
+    known = await ledger.known_models()
+    if known and model not in known:
+        _log.warning(
+            "the vectors here are of %s, and the embedder is now %s: until `recollect reembed` has run, "
+            "memories are found by their words alone",
+            ", ".join(map(str, known)),
+            model,
+        )
 
 
 async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:

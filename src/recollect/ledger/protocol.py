@@ -160,6 +160,10 @@ class Ledger(Protocol):
         """Keep vectors for rows of one user."""
         ...
 
+    async def known_models(self) -> list[EmbeddingModel]:
+        """Which models there are or were vectors of; cheap, asked when a ledger is opened."""
+        ...
+
     async def models(self) -> dict[EmbeddingModel, int]:
         """Which models there are vectors of, and how many."""
         ...

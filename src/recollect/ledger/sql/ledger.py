@@ -126,6 +126,9 @@ class SqlLedger:
     async def embed(self, model: EmbeddingModel, vectors: Mapping[int, Vector], *, user: str) -> None:
         await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors))
 
+    async def known_models(self) -> list[EmbeddingModel]:
+        return await self._engine.read(vector_sql.known_models, quick=True)
+
     async def models(self) -> dict[EmbeddingModel, int]:
         return await self._engine.read(vector_sql.models)
 

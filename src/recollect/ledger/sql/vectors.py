@@ -103,6 +103,12 @@ async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int) -> l
     return [Unembedded(*row) for row in rows]
 
 
+async def known_models(tx: Tx) -> list[EmbeddingModel]:
+    """Which models vectors were ever kept of."""
+    rows = await tx.rows("SELECT name, dimensions FROM models ORDER BY number", {})
+    return [EmbeddingModel(*row) for row in rows]
+
+
 async def models(tx: Tx) -> dict[EmbeddingModel, int]:
     """Which models there are vectors of, and how many."""
     rows = await tx.rows(

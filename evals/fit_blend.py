@@ -53,10 +53,7 @@ def samples(questions: Iterable[Mapping[str, Any]]) -> Iterator[Sample]:
 def fit(questions: Sequence[Sample]) -> Blend:
     """The ratios that rank answers highest, then the scale that makes the score a chance."""
     lexical, both = max(product(LEXICAL, BOTH), key=lambda ratios: mean_rank(questions, *ratios))
-    values = np.concatenate([blended(sample.signals, lexical, both) for sample in questions])
-    answers = np.concatenate([sample.answers for sample in questions])
-    weights = np.concatenate([np.full(len(sample.answers), 1 / len(sample.answers)) for sample in questions])
-    base, scale = platt(values, answers, weights)
+    base, scale = platt(*balanced(questions, lexical, both))
     return Blend(*(round(value, 2) for value in (base, scale, scale * lexical, scale * both)))
 
 
@@ -64,6 +61,22 @@ def blended(signals: np.ndarray, lexical: float, both: float) -> np.ndarray:
     """The signals as one number: what is near in meaning counts once, the rest in these ratios."""
     near, said = signals.T
     return np.asarray(near + lexical * said + both * near * said)
+
+
+def balanced(questions: Sequence[Sample], lexical: float, both: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Answers beside the wrong candidates, both sides of a question weighing the same.
+
+    So a score of one half means: as much like an answer as like anything else that came up.
+    """
+    values, answers, weights = [], [], []
+    for sample in questions:
+        value = blended(sample.signals, lexical, both)
+        right, wrong = value[sample.answers], value[~sample.answers]
+        if len(right) and len(wrong):
+            values += [right, wrong]
+            answers += [np.ones(len(right)), np.zeros(len(wrong))]
+            weights += [np.full(len(right), 1 / len(right)), np.full(len(wrong), 1 / len(wrong))]
+    return np.concatenate(values), np.concatenate(answers), np.concatenate(weights)
 
 
 def mean_rank(questions: Sequence[Sample], lexical: float, both: float) -> float:

@@ -1,4 +1,4 @@
-"""Fuse how near a memory is in meaning and in words into one score, the chance that it answers the query."""
+"""Fuse how near a memory is in meaning and in words into one score from 0 to 1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Blend:
 
 
 # Fitted by evals/fit_blend.py on conversations with known answers; see docs/evaluation.md.
-DEFAULT_BLEND = Blend(base=-7.07, dense=5.22, lexical=4.17, both=0.0)
+DEFAULT_BLEND = Blend(base=-2.94, dense=5.03, lexical=4.03, both=0.0)
 
 
 def fuse(candidates: Candidates, blend: Blend = DEFAULT_BLEND) -> NDArray[np.float32]:

@@ -118,7 +118,7 @@ def test_a_home_where_a_file_stands_is_unavailable(cli: Cli) -> None:
     cli.home.parent.mkdir(exist_ok=True)
     cli.home.write_text("I am a file")
     for command in (("add", "hello"), ("list",)):
-        assert "cannot make the folder" in cli.error(*command, code=5)
+        assert "cannot make" in cli.error(*command, code=5)
     assert cli.home.read_text() == "I am a file"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,12 @@ def test_a_cut_text_is_never_wider_than_asked() -> None:
 def test_a_line_is_clean_once_and_for_all() -> None:
     assert terminal.clean("a\r\n  b\tc\x1b") == "a b c\\x1b"
     assert terminal.clean_lines("a\r\nb\tc") == ["a", "b   c"]
+
+
+def test_long_runs_of_anything_are_printed_in_no_time(cli: Cli) -> None:
+    cli.add("a" + " " * 200_000 + "b")
+    cli.add("x" * 200_000)
+    began = time.process_time()
+    cli("list")
+    cli("search", "x")
+    assert time.process_time() - began < 5

@@ -6,10 +6,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recollect.errors import InvalidFilter
-from recollect.model.filters import MAX_DEPTH, MAX_PARTS, MAX_VALUES, any_of, matches, read_filter, where
-from recollect.model.query import EVERYTHING, FIELDS, OPERATORS, And, Kind, Listing, Not, Op, Or, Where, both
+from recollect.model.filters import MAX_DEPTH, MAX_PARTS, any_of, matches, read_filter, where
+from recollect.model.query import (
+    EVERYTHING,
+    FIELDS,
+    MAX_VALUES,
+    OPERATORS,
+    And,
+    Filter,
+    Kind,
+    Listing,
+    Not,
+    Op,
+    Or,
+    Where,
+    both,
+)
 from recollect.testing.suite_samples import NOON, memory
 
 
@@ -120,6 +136,84 @@ def test_a_filter_can_be_as_deep_long_and_wide_as_the_limits_say() -> None:
     assert matches(memory(key="b"), read_filter(nested(MAX_DEPTH - MAX_DEPTH % 2 - 1)))
     assert matches(memory(key="a"), read_filter({"key": ["x"] * (MAX_VALUES - 1) + ["a"]}))
     assert matches(memory(key="a"), read_filter({"or": [{"key": "a"}] * (MAX_PARTS - 1)}))
+
+
+ATTACK = """metadata.a"') IN ('text'), 1=0)) OR user_id='bob' --"""
+
+
+@pytest.mark.parametrize(
+    ("field", "op", "value", "told"),
+    [
+        (ATTACK, Op.EQ, "v", "metadata name"),
+        ("key.x OR 1=1 --", Op.EQ, "v", "unknown field"),
+        ("tags.x' OR 1=1 --", Op.CONTAINS, "v", "unknown field"),
+        ("user_id", Op.EQ, "bob", "unknown field"),
+        ("metadata", Op.EQ, "v", "unknown field"),
+        (7, Op.EQ, "v", "unknown field"),
+        ("key", "eq", "v", "an Op such as"),
+        ("key", Op.GT, "v", "cannot be compared with gt"),
+        ("key", Op.EQ, 5, "compared with text"),
+        ("key", Op.EQ, ("a",), "compared with text"),
+        ("key", Op.EQ, "a\0", "NUL"),
+        ("key", Op.IN, "abc", "needs a tuple"),
+        ("key", Op.IN, ["a"], "needs a tuple"),
+        ("key", Op.IN, ("a", 5), "compared with text"),
+        ("key", Op.IN, ("a",) * (MAX_VALUES + 1), "at most 1000"),
+        ("importance", Op.EQ, True, "compared with a number"),
+        ("importance", Op.EQ, float("nan"), "compared with a number"),
+        ("metadata.n", Op.EQ, 2**63, "compared with a number"),
+        ("metadata.n", Op.EQ, None, "compared with text"),
+        ("metadata.n", Op.EQ, NOON, "compared with text"),
+        ("metadata.n", Op.GT, True, "neither more nor less"),
+        ("created_at", Op.EQ, "2026-03-15", "a datetime that has a zone"),
+        ("created_at", Op.EQ, NOON.replace(tzinfo=None), "a datetime that has a zone"),
+    ],
+)
+def test_a_comparison_that_makes_no_sense_cannot_be_built(field: Any, op: Any, value: Any, told: str) -> None:
+    with pytest.raises(InvalidFilter, match=told):
+        Where(field, op, value)
+
+
+@pytest.mark.parametrize("parts", [None, "ab", [Where("key", Op.EQ, "a")], ({"key": "a"},), ("1 = 1",)], ids=str)
+def test_only_filters_can_be_joined(parts: Any) -> None:
+    for join in (And, Or, Not):
+        with pytest.raises(InvalidFilter, match="join filters"):
+            join(parts)
+
+
+@given(st.text() | st.text("abc'\"$.[]:;- \\%"))
+def test_a_metadata_name_holds_nothing_that_could_be_more_than_a_name(name: str) -> None:
+    try:
+        inside = Where(f"metadata.{name}", Op.EQ, "v").inside
+    except InvalidFilter:
+        return
+    assert inside == name
+    assert name.isascii()
+    assert not set(name) & set("'\"$.[]:;\\%()")
+
+
+def test_the_limits_hold_for_filters_built_by_hand() -> None:
+    comparison = Where("key", Op.EQ, "a")
+    deep: Filter = comparison
+    for _ in range(MAX_PARTS - 2):
+        deep = Not(deep)
+    with pytest.raises(InvalidFilter, match="nested deeper"):
+        read_filter(deep)
+    with pytest.raises(InvalidFilter, match="more than 500 parts"):
+        read_filter(Or((comparison,) * MAX_PARTS))
+    shared: Filter = comparison
+    for _ in range(60):
+        shared = And((shared, shared))
+    with pytest.raises(InvalidFilter, match="more than 500 parts"):
+        read_filter(shared)
+
+
+def test_a_filter_read_from_the_deepest_plain_values_can_be_read_again() -> None:
+    plain: dict[str, Any] = {"importance": {"gt": 0.1, "lt": 0.9}}
+    for _ in range(MAX_DEPTH):
+        plain = {"not": [plain], "key": "a"}
+    filter = read_filter(plain)
+    assert read_filter(filter) is filter
 
 
 @pytest.mark.parametrize("field", FIELDS)

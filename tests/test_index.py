@@ -52,7 +52,8 @@ async def fill(
 
 async def found(ledger: Ledger, index: ExactIndex, scope: Scope, vector: np.ndarray, **asked: object) -> list[str]:
     options = {"filter": EVERYTHING, "limit": 10, **asked}
-    scored = await index.search(scope, vector, **options)  # type: ignore[arg-type]
+    view = await index.view(scope, options["filter"])  # type: ignore[arg-type]
+    scored = await view.nearest(vector, limit=options["limit"])  # type: ignore[arg-type]
     by_row = {each.row: each.record.id for each in await ledger.fetch(scope, scored.rows.tolist(), filter=EVERYTHING)}
     return [by_row[row] for row in scored.rows.tolist()]
 
@@ -64,14 +65,14 @@ async def test_it_finds_what_comparing_with_every_vector_finds(ledger: Ledger) -
         cosines = vectors.astype(np.float16).astype(np.float32) @ question
         best = np.argsort(-cosines)[:10]
         assert await found(ledger, index, ANN, question) == [records[at].id for at in best]
-        scored = await index.search(ANN, question, filter=EVERYTHING, limit=10)
+        scored = await (await index.view(ANN, EVERYTHING)).nearest(question, limit=10)
         np.testing.assert_allclose(scored.scores, np.maximum(cosines[best], 0), atol=1e-5)
 
 
 async def test_someone_without_memories_finds_nothing(ledger: Ledger) -> None:
     index, [question] = index_of(ledger), unit_vectors(1, seed=0)
     assert await found(ledger, index, ANN, question) == []
-    assert (await index.similarity(ANN, question, np.array([1, 2]))).tolist() == [0, 0]
+    assert (await index.view(ANN, EVERYTHING)).similarity(question, np.array([1, 2])).tolist() == [0, 0]
 
 
 async def test_a_filter_applies_before_the_best_are_chosen(ledger: Ledger) -> None:
@@ -107,7 +108,8 @@ async def test_the_least_used_leave_when_memory_runs_short(ledger: Ledger) -> No
     scopes = [Scope(f"user {n}") for n in range(6)]
     for n, scope in enumerate(scopes):
         await fill(ledger, scope, 100, seed=n)
-    one_user = 100 * (MODEL.dimensions * 4 + 8 + 4 + 1)
+    await found(ledger, probe := index_of(ledger), scopes[0], unit_vectors(1, seed=50)[0])
+    one_user = probe.nbytes
     index, [question] = index_of(ledger, budget=3 * one_user), unit_vectors(1, seed=50)
     for scope in scopes:
         assert len(await found(ledger, index, scope, question)) == 10

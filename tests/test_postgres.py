@@ -16,6 +16,7 @@ import pytest
 from recollect.errors import Conflict, InvalidSettings, InvalidText, MissingExtra, StoreUnavailable, Unsupported
 from recollect.ledger import postgres
 from recollect.ledger.postgres import PostgresEngine, masked, open_postgres
+from recollect.ledger.postgres_dialect import PostgresTx
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Row, Tx
 from recollect.model.change import Add, Once, Update
@@ -250,11 +251,55 @@ async def test_words_are_counted_right_when_new_users_come_while_they_are_made_a
     assert await ledger.check() == []
 
 
-async def test_the_server_is_told_who_we_are_and_checked_for_what_loses_writes(dsn: str, aside: Any) -> None:
-    ledger = await open_postgres(f"{dsn}&synchronous_commit=off", MODEL)
+async def test_the_server_is_told_who_we_are(ledger: SqlLedger, aside: Any) -> None:
     assert await aside.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recollect'")
-    assert any("synchronous_commit" in sentence for sentence in await ledger.check())
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [("off", "on"), ("on", "on"), ("local", "local"), ("remote_apply", "remote_apply")]
+)
+async def test_a_write_waits_for_the_disk_whatever_the_default(dsn: str, aside: Any, given: str, used: str) -> None:
+    name = await aside.fetchval("SELECT current_database()")
+    await aside.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = {given}')
+    engine = PostgresEngine(dsn, connections=3)
+    await engine.open()
+
+    async def setting(tx: Tx) -> Any:
+        await asyncio.sleep(0.05)
+        return (await tx.rows("SHOW synchronous_commit", {}))[0][0]
+
+    # At once, so that each has a connection of its own; then again, on connections that were given back.
+    for _ in range(2):
+        found = await asyncio.gather(engine.write(setting), engine.read(setting), engine.read(setting))
+        assert found == [used] * 3
+    await engine.close()
+
+
+async def test_a_server_that_does_not_wait_for_its_disk_is_reported(own_server: PostgresServer) -> None:
+    ledger = await open_postgres(own_server.dsn(), MODEL)
+    assert await ledger.check() == []
+    await own_server.run("ALTER SYSTEM SET fsync = off")
+    await own_server.run("SELECT pg_reload_conf()")
+    await asyncio.sleep(0.5)
+    assert any("fsync is off" in sentence for sentence in await ledger.check())
     await ledger.close()
+
+
+async def test_a_question_of_many_words_takes_as_many_round_trips_as_one(
+    ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ledger.apply(ANN, [Add(memory("apple banana cherry"))], by=BY)
+    await ledger.lexical(ANN, "apple")
+    asked: list[str] = []
+    real = PostgresTx.rows
+
+    async def counted(tx: PostgresTx, sql: str, params: Any) -> Sequence[Row]:
+        asked.append(sql)
+        return await real(tx, sql, params)
+
+    monkeypatch.setattr(PostgresTx, "rows", counted)
+    assert len((await ledger.lexical(ANN, "apple banana cherry plum pear fig")).rows) == 1
+    assert len(asked) == 2
 
 
 async def test_a_ledger_comes_back_with_its_server(own_server: PostgresServer) -> None:

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.postgres_dialect import MAX_POSITIONS, WORD_IN_ROWS, positional, tsvector_of
+from recollect.ledger.postgres_dialect import MAX_POSITIONS, WORDS_IN_ROWS, positional, tsvector_of
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
 from recollect.model.change import Add
@@ -98,22 +98,26 @@ async def test_every_odd_word_can_be_looked_up(ledger: SqlLedger, dsn: str) -> N
         words = [word.replace("7x", f"{number}x", 1) for word in [*ODD_WORDS, "7x" + "é" * 5_000]]
         await engine.terms.clear(tx)
         await engine.terms.put(tx, {rows[0][0]: " ".join(words), rows[1][0]: " ".join(words * 3)})
-        for word in words:
-            found, times = await engine.terms.postings(tx, word)
+        for found, times in await engine.terms.postings(tx, words):
             assert found.tolist() == sorted([rows[0][0], rows[1][0]])
             assert times.tolist() == ([1, 3] if rows[0][0] < rows[1][0] else [3, 1])
+
+        unsaid, said = await engine.terms.postings(tx, [f"{number}xunsaid", words[0]])
+        assert (len(unsaid[0]), len(unsaid[1]), len(said[0])) == (0, 0, 2)
+        assert await engine.terms.postings(tx, []) == []
 
     await engine.write(look_up)
     await engine.close()
 
 
-async def test_a_search_reads_only_the_index_entries_of_its_word(ledger: SqlLedger, connection: Any) -> None:
+async def test_a_search_reads_only_the_index_entries_of_its_words(ledger: SqlLedger, connection: Any) -> None:
     for scope in (Scope(f"user {n}") for n in range(40)):
         texts = (f"{scope.user} likes tea number {n}" for n in range(100))
         await ledger.apply(scope, [Add(memory(text, scope=scope)) for text in texts], by=BY)
     await connection.execute("ANALYZE; SET plan_cache_mode = force_generic_plan")
-    sql, _ = positional(WORD_IN_ROWS)
-    await connection.execute(f"PREPARE word AS {sql}")
-    plan = "\n".join(row[0] for row in await connection.fetch("""EXPLAIN EXECUTE word ('''1xtea''')"""))
+    sql, _ = positional(WORDS_IN_ROWS)
+    await connection.execute(f"PREPARE words (text[]) AS {sql}")
+    explained = await connection.fetch("""EXPLAIN EXECUTE words (ARRAY['''1xtea''', '''1xnumber'''])""")
+    plan = "\n".join(row[0] for row in explained)
     assert "Bitmap Index Scan on terms_by_word" in plan
     assert "Seq Scan on terms" not in plan

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import time
+import unicodedata
+from collections.abc import Iterator
 
 import pytest
+import Stemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recollect.ledger import terms as rules
 from recollect.ledger.terms import MAX_QUERY_TERMS, MAX_TERM_CHARS, MAX_TERMS, STOP_WORDS, query_terms, terms_of
 
 SIZE = 100_000
@@ -137,3 +142,20 @@ def test_a_question_has_distinct_terms_in_order_up_to_a_limit() -> None:
 
 def test_stop_words_are_no_terms() -> None:
     assert terms_of(" ".join(STOP_WORDS)) == []
+
+
+@pytest.fixture
+def read_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield
+    monkeypatch.undo()
+    importlib.reload(rules)
+
+
+@pytest.mark.usefixtures("read_again")
+def test_the_rules_change_with_unicode_and_with_the_stemmer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {rules.TERMS_RULES}
+    monkeypatch.setattr(unicodedata, "unidata_version", "99.0.0")
+    seen.add(importlib.reload(rules).TERMS_RULES)
+    monkeypatch.setattr(Stemmer, "version", lambda: "99.0.0")
+    seen.add(importlib.reload(rules).TERMS_RULES)
+    assert len(seen) == 3

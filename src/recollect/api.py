@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import islice
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
 
-from recollect.errors import InvalidInput
-from recollect.model.change import By, Entry, Once, Outcome
+from recollect.errors import InvalidInput, InvalidSettings, StoreUnavailable
+from recollect.model.asked import read_by, read_limit, read_number, read_once, read_scope, read_status
+from recollect.model.change import Entry, Outcome
 from recollect.model.filters import read_filter, where
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import Filter, Listing, Not, Op, Order, both
@@ -75,17 +77,26 @@ class AsyncMemory:
         self._overrides = {"database": database, "home": home, "preset": preset, "embedder": named}
         self._embedder = None if isinstance(embedder, str) else embedder
         self._settings = settings
+        if settings is not None and any(value is not None for value in self._overrides.values()):
+            given = next(name for name, value in self._overrides.items() if value is not None)
+            raise InvalidSettings(f"give either settings or {given}: settings hold a {given} of their own")
         self._service: Service | None = None
         self._opening: asyncio.Lock | None = None
+        self._closed = False
 
     async def open(self) -> Self:
         """Open the ledger now rather than on first use, so that what is wrong with it shows here."""
+        self._closed = False
         await self._open()
         return self
 
     async def close(self) -> None:
         """Finish what is under way and let go of the ledger."""
-        service, self._service = self._service, None
+        self._closed = True
+        async with self._lock():
+            service, self._service = self._service, None
+            # A lock belongs to the loop it was waited for in, and the next opening may be in another.
+            self._opening = None
         if service is not None:
             await service.close()
 
@@ -109,13 +120,22 @@ class AsyncMemory:
 
         return load(self._overrides)
 
+    def _lock(self) -> asyncio.Lock:
+        self._opening = self._opening or asyncio.Lock()
+        return self._opening
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("this memory is closed; open it again with open()")
+
     async def _open(self) -> Service:
+        self._check_open()
         if self._service is not None:
             return self._service
         from recollect.wiring import open_service
 
-        self._opening = self._opening or asyncio.Lock()
-        async with self._opening:
+        async with self._lock():
+            self._check_open()
             if self._service is None:
                 self._service = await open_service(self.settings, embedder=self._embedder)
         return self._service
@@ -151,9 +171,9 @@ class AsyncMemory:
             vector=None if embedding is None else ready_made(embedding, service.model),
             correction=correction,
         )
-        scope = _scope(user_id, project_id, session_id)
-        once = _once(idempotency_key, "add", scope, content, fields)
-        return await service.add(scope, new, by=By(by, why), once=once)
+        scope = read_scope(user_id, project_id, session_id)
+        once = read_once(idempotency_key, "add", scope, content, fields)
+        return await service.add(scope, new, by=read_by(by, why), once=once)
 
     async def remember(
         self,
@@ -170,7 +190,7 @@ class AsyncMemory:
         `wait` waits for what is learned from them; today that is nothing beyond the words themselves.
         """
         service = await self._open()
-        return await service.remember(_scope(user_id, project_id, session_id), messages, by=By(by))
+        return await service.remember(read_scope(user_id, project_id, session_id), messages, by=read_by(by))
 
     async def update(
         self,
@@ -190,17 +210,16 @@ class AsyncMemory:
         if not given:
             raise InvalidInput("nothing to update; give the content or a field")
         service = await self._open()
-        return await service.update(
-            Scope(user_id), memory_id, given, by=By(by, why), expected_version=expected_version
-        )
+        version = read_number(expected_version, name="expected_version")
+        return await service.update(Scope(user_id), memory_id, given, by=read_by(by, why), expected_version=version)
 
     async def delete(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
         """Forget a memory; it is not found any more, and `undo` brings it back."""
-        return await (await self._open()).forget(Scope(user_id), memory_id, by=By(by, why))
+        return await (await self._open()).forget(Scope(user_id), memory_id, by=read_by(by, why))
 
     async def restore(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
         """Make a forgotten or superseded memory active again."""
-        return await (await self._open()).restore(Scope(user_id), memory_id, by=By(by, why))
+        return await (await self._open()).restore(Scope(user_id), memory_id, by=read_by(by, why))
 
     async def delete_all(
         self,
@@ -214,14 +233,15 @@ class AsyncMemory:
     ) -> int:
         """Forget everything in the scope, turns too; gives how many memories that were."""
         service = await self._open()
-        scope = _scope(user_id, project_id, session_id)
-        return await service.forget_all(scope, Listing(filter=read_filter(filters)), by=By(by, why))
+        scope = read_scope(user_id, project_id, session_id)
+        return await service.forget_all(scope, Listing(filter=read_filter(filters)), by=read_by(by, why))
 
     async def undo(
         self, change_id: int | None = None, *, user_id: str, by: str = "python", why: str = ""
     ) -> tuple[Outcome, ...]:
         """Take back a change by its id in `history`; without one, the user's last."""
-        return await (await self._open()).undo(Scope(user_id), change_id, by=By(by, why))
+        number = read_number(change_id, name="change_id")
+        return await (await self._open()).undo(Scope(user_id), number, by=read_by(by, why))
 
     # Reading
 
@@ -245,13 +265,13 @@ class AsyncMemory:
         service = await self._open()
         asked = Search(
             query=checked_text(query, name="query"),
-            limit=_limit(limit or self.settings.search_limit),
+            limit=read_limit(self.settings.search_limit if limit is None else limit),
             filter=read_filter(filters),
             min_score=self.settings.search_min_score if min_score is None else min_score,
             vector=None if embedding is None else ready_made(embedding, service.model),
             explain=explain,
         )
-        return await service.search(_scope(user_id, project_id, session_id), asked)
+        return await service.search(read_scope(user_id, project_id, session_id), asked)
 
     async def get(self, memory_id: str, *, user_id: str) -> MemoryRecord:
         """One memory, in whatever state it is."""
@@ -273,26 +293,28 @@ class AsyncMemory:
         """The memories in the scope, newest first, a page at a time; `turns` lists what was said as well."""
         listing = Listing(
             filter=read_filter(filters) if turns else both(read_filter(filters), _NO_TURNS),
-            statuses=tuple(_status(status) for status in statuses),
+            statuses=tuple(read_status(status) for status in statuses),
             order=order,
-            limit=_limit(limit),
+            limit=read_limit(limit),
             cursor=cursor,
         )
-        return await (await self._open()).find(_scope(user_id, project_id, session_id), listing)
+        return await (await self._open()).find(read_scope(user_id, project_id, session_id), listing)
 
     async def history(
         self, memory_id: str | None = None, *, user_id: str, limit: int = 100, before: int | None = None
     ) -> list[Entry]:
         """What happened to a memory, or to all of the user's, newest first: who, when, why, what was before."""
         service = await self._open()
-        return await service.history(Scope(user_id), memory_id=memory_id, limit=_limit(limit), before=before)
+        before = read_number(before, name="before")
+        return await service.history(Scope(user_id), memory_id=memory_id, limit=read_limit(limit), before=before)
 
     async def turns(
         self, *, user_id: str, session_id: str, project_id: str | None = None, after: int = 0, limit: int = 100
     ) -> list[Turn]:
         """What was said in a session, in order, after a position."""
         service = await self._open()
-        return await service.turns(_scope(user_id, project_id, session_id), after=after, limit=_limit(limit))
+        after = read_number(after, name="after") or 0
+        return await service.turns(read_scope(user_id, project_id, session_id), after=after, limit=read_limit(limit))
 
     async def users(self) -> list[str]:
         """Everyone who has memories."""
@@ -306,7 +328,7 @@ class AsyncMemory:
         """Every memory and turn as plain values, oldest first; without a user, of all users."""
         service = await self._open()
         for user in [user_id] if user_id is not None else await service.users():
-            async for line in service.export(_scope(user, project_id, None)):
+            async for line in service.export(read_scope(user, project_id, None)):
                 yield line
 
     async def import_(
@@ -318,52 +340,40 @@ class AsyncMemory:
         progress: Callable[[int], None] = lambda done: None,
     ) -> Imported:
         """Add what `export` gave; `user_id` makes all of it that user's. Doing it again changes nothing."""
-        from recollect.upkeep.transfer import Imported, read_line
+        from recollect.upkeep.transfer import Imported, read_lines
 
-        service = await self._open()
-        total, done, batch = Imported(), 0, []
-        for number, line in enumerate(lines, 1):
-            try:
-                batch.append(read_line(line, user=user_id))
-            except InvalidInput as error:
-                raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
-            if len(batch) >= _IMPORT_BATCH:
-                total, done, batch = total + await service.import_records(batch, by=By(by)), number, []
-                progress(done)
-        total += await service.import_records(batch, by=By(by))
-        progress(done + len(batch))
+        service, who = await self._open(), read_by(by)
+        total, done, left = Imported(), 0, iter(lines)
+        # On another thread, as the lines and the progress may be made by calling this very memory.
+        while batch := await asyncio.to_thread(list, islice(left, _IMPORT_BATCH)):
+            total += await service.import_records(read_lines(batch, user=user_id, done=done), by=who)
+            done += len(batch)
+            await asyncio.to_thread(progress, done)
         return total
 
     async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
         """Make vectors of the current model for everything that lacks one; gives how many."""
-        return await (await self._open()).reembed(progress)
+        service = await self._open()
+        async with _aside(progress) as tell:
+            return await service.reembed(tell)
 
     async def stats(self, user_id: str | None = None) -> Mapping[str, int]:
         """How much there is, of one user or of all."""
         return await (await self._open()).stats(user_id)
 
 
-def _scope(user_id: str, project_id: str | None, session_id: str | None) -> Scope:
-    return Scope(user_id, project_id or "", session_id or "")
+@asynccontextmanager
+async def _aside(progress: Callable[[int], None]) -> AsyncIterator[Callable[[int], None]]:
+    """Tells `progress`, in order, on a thread of its own; what it raises is raised here."""
+    loop, calls = asyncio.get_running_loop(), list[asyncio.Future[None]]()
+    with ThreadPoolExecutor(1, thread_name_prefix="recollect-progress") as pool:
 
+        def tell(done: int) -> None:
+            if calls and calls[-1].done():
+                calls.pop().result()
+            calls.append(loop.run_in_executor(pool, progress, done))
 
-def _limit(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-        raise InvalidInput(f"limit is a whole number from 1 to 1000, not {limit!r}")
-    return limit
-
-
-def _status(status: Status | str) -> Status:
-    try:
-        return Status(status)
-    except ValueError:
-        raise InvalidInput(f"unknown status {status!r}; it is one of {', '.join(Status)}") from None
-
-
-def _once(key: str | None, *request: Any) -> Once | None:
-    if key is None:
-        return None
-    if not key or len(key) > 300:
-        raise InvalidInput("idempotency_key is a text of 1 to 300 characters")
-    text = json.dumps(request, default=str, sort_keys=True)
-    return Once(key, hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest())
+        try:
+            yield tell
+        finally:
+            await asyncio.gather(*calls)

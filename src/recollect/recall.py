@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.errors import Unavailable
+from recollect.errors import RecollectError
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger, Numbered
 from recollect.model.filters import where
@@ -76,12 +76,12 @@ async def search(scope: Scope, asked: Search, *, ledger: Ledger, index: Index, e
 
 
 async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, tuple[str, ...]]:
-    """The vector of the query; while the embedder is away, one that is like nothing, and a note."""
+    """The vector of the query; while the embedder is away or refuses, one that is like nothing, and a note."""
     if asked.vector is not None:
         return asked.vector, ()
     try:
         [vector] = await embedder.embed([asked.query], role="query")
-    except Unavailable as error:
+    except RecollectError as error:
         return np.zeros(embedder.model.dimensions, np.float32), (f"found by words alone: {error}",)
     return vector, ()
 

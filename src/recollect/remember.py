@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from recollect.errors import Conflict, IdempotencyReuse
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By, Once, Outcome, Verb
-from recollect.model.memory import MemoryRecord
+from recollect.model.change import Add, By, Once, Outcome
 from recollect.model.scope import Scope
 from recollect.model.turn import Turn
 from recollect.models.embedding import Embedder
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.listen import listen
-from recollect.write.settle import settle
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
-
-_TRIES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,25 +32,13 @@ class NewMemory:
 async def add(
     scope: Scope, new: NewMemory, *, ledger: Ledger, embedder: Embedder, by: By, once: Once | None = None
 ) -> Outcome:
-    """Draft, embed, settle against the holder of its key, apply."""
+    """Draft, embed, apply; the ledger settles it against whatever says the same or holds its key."""
     record = draft(scope, new.content, new.fields)
     vector = new.vector
     if vector is None:
         [vector] = await embed([record.content], embedder=embedder)
-    for left in reversed(range(_TRIES)):
-        change = await settle(record, vector, ledger=ledger, correction=new.correction)
-        if isinstance(change, MemoryRecord):
-            return Outcome(Verb.ADD, change, changed=False)
-        try:
-            return (await ledger.apply(scope, [change], by=by, once=once)).outcomes[0]
-        except IdempotencyReuse:
-            raise
-        except Conflict:
-            # Someone else took or gave up the key in between: look again, not in step with them.
-            if record.key is None or not left:
-                raise
-            await asyncio.sleep(random.uniform(0, 0.01))
-    raise AssertionError("the last try returns or raises")
+    change = Add(record, vector, new.correction)
+    return (await ledger.apply(scope, [change], by=by, once=once)).outcomes[0]
 
 
 async def remember(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
 from recollect import recall, remember
-from recollect.errors import NotFound
+from recollect.errors import NotFound, RecollectError
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
-from recollect.model.filters import where
-from recollect.model.memory import MemoryRecord, Status
-from recollect.model.query import Listing, Op
+from recollect.model.ids import new_id
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import Listing
 from recollect.model.result import Page, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
@@ -24,6 +26,8 @@ from recollect.upkeep import reembed, transfer
 from recollect.upkeep.transfer import Imported
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
+
+_log = logging.getLogger("recollect")
 
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500
@@ -59,6 +63,11 @@ class Service:
     ) -> Outcome:
         """Give fields of a memory new values; new words are embedded anew."""
         fields = checked_fields(fields)
+        if fields.get("value") and "content" not in fields:
+            # A keyed fact that has no words of its own reads "key: value", and goes on to.
+            record = await self.get(scope, id)
+            if record.content == f"{record.key}: {record.value}":
+                fields["content"] = f"{record.key}: {fields['value']}"
         vector = None
         if "content" in fields:
             [vector] = await embed([fields["content"]], embedder=self._embedder)
@@ -76,6 +85,7 @@ class Service:
         """Forget everything of a listing; gives how many."""
         count = 0
         listing = replace(listing, limit=_FORGET_BATCH, cursor=None)
+        by = replace(by, batch=new_id())
         while page := await self._ledger.find(scope, listing):
             await self._ledger.apply(scope, [Forget(record.id) for record in page], by=by)
             count += len(page)
@@ -86,27 +96,26 @@ class Service:
         last = entry_id is None
         entry_id = await self._last_change(scope) if entry_id is None else entry_id
         outcomes = (await self._ledger.undo(scope, entry_id, by=by, whole=last)).outcomes
-        await self._embed_again([outcome.record for outcome in outcomes])
+        await self._embed_missing(scope.user)
         return outcomes
 
-    async def _embed_again(self, records: Sequence[MemoryRecord]) -> None:
-        """Words that came back need their vectors back; without an embedder they are found by words alone."""
-        records = [record for record in records if record.status is Status.ACTIVE]
-        vectors = await embed([record.content for record in records], embedder=self._embedder) if records else []
-        for record, vector in zip(records, vectors, strict=True):
-            rows = await self._ledger.matching(record.scope, where("id", Op.EQ, record.id))
-            if vector is not None and rows:
-                await self._ledger.embed(self.model, {rows[0]: vector}, user=record.scope.user)
+    async def _embed_missing(self, user: str) -> None:
+        """Words that came back need their vectors back; while the embedder is away they are found by words."""
+        try:
+            await reembed.embed_missing(ledger=self._ledger, embedder=self._embedder, user=user)
+        except RecollectError as error:
+            _log.warning("some memories of this user have no vectors for now: %s", error)
 
     async def _last_change(self, scope: Scope) -> int:
         undone: set[int] = set()
         before = None
         while lines := await self._ledger.history(scope, before=before):
             for line in lines:
-                if line.undoes is not None:
-                    undone.add(line.undoes)
-                elif line.id not in undone:
+                if line.id in undone:
+                    continue
+                if line.undoes is None:
                     return line.id
+                undone.add(line.undoes)
             before = lines[-1].id
         raise NotFound("there is nothing to undo")
 
@@ -194,6 +203,7 @@ class Service:
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""
-        await self._index.close()
-        await self._embedder.close()
-        await self._ledger.close()
+        async with AsyncExitStack() as parts:
+            # The last is closed first, and each of them even if closing another fails.
+            for part in (self._ledger, self._embedder, self._index):
+                parts.push_async_callback(part.close)

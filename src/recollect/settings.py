@@ -111,6 +111,8 @@ def load(
     home = Path(given.get("home") or from_environ.get("home", ("", ""))[0] or Settings().home).expanduser()
     path = file or next((home / name for name in FILE_NAMES if (home / name).is_file()), None)
     from_file = _read_file(path) if path else {}
+    if "home" in from_file:
+        raise InvalidSettings(f"home cannot be set in {path}, which is looked for there; use {variable_of('home')}")
 
     layers: list[tuple[str, Mapping[str, Any]]] = [
         (f"file {path}", from_file),

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from recollect.api import AsyncMemory
+from recollect.errors import InvalidInput, StoreUnavailable
 
 if TYPE_CHECKING:
     from recollect.models.embedding import Embedder
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _BATCH = 200
+# How long what is under way may take to end when the memory is closed.
+_GRACE_S = 1.0
+_JOIN_S = 10.0
+# What a process had open when it forked, in the child: closing it there would harm the parent's.
+_of_the_parent: list[AsyncMemory] = []
 
 
 def _blocking(
@@ -32,7 +40,7 @@ def _blocking(
 
     @functools.wraps(method)
     def call(self: Memory, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._run(method(self._memory, *args, **kwargs))
+        return self._run(lambda memory: method(memory, *args, **kwargs))
 
     return call
 
@@ -44,8 +52,9 @@ def _iterating(
 
     @functools.wraps(method)
     def call(self: Memory, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        self._check_process()
         values = aiter(method(self._memory, *args, **kwargs))
-        while batch := self._run(_next(values)):
+        while batch := self._run(lambda _: _next(values)):
             yield from batch
 
     return call
@@ -56,9 +65,21 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
+        loop.run_until_complete(_end_tasks())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+async def _end_tasks() -> None:
+    """Give what is under way a moment to end; whoever still waits after that is told that it is over."""
+    late = asyncio.all_tasks() - {asyncio.current_task()}
+    if late:
+        _, late = await asyncio.wait(late, timeout=_GRACE_S)
+    for task in late:
+        task.cancel()
+    if late:
+        await asyncio.wait(late, timeout=_GRACE_S)
 
 
 async def _next(values: AsyncIterator[R]) -> list[R]:
@@ -87,40 +108,80 @@ class Memory:
         preset: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        self._memory = AsyncMemory(database, home=home, embedder=embedder, preset=preset, settings=settings)
+        self._make = functools.partial(
+            AsyncMemory, database, home=home, embedder=embedder, preset=preset, settings=settings
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        self._memory = self._make()
+        self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._sending = threading.Lock()
+        self._opening = threading.RLock()
 
-    def _run(self, work: Coroutine[Any, Any, R]) -> R:
-        return asyncio.run_coroutine_threadsafe(work, self._loop or self._start()).result()
+    def _check_process(self) -> None:
+        """Threads and connections stay behind in the parent when a process forks, so the child begins anew."""
+        if os.getpid() != self._process:
+            _of_the_parent.append(self._memory)
+            self._begin()
+
+    def _run(self, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]], *, opens: bool = False) -> R:
+        self._check_process()
+        self._check_thread()
+        with self._sending:
+            # Not asked on the loop: it is gone once the memory is closed.
+            if not opens:
+                self._memory._check_open()
+            work = asyncio.run_coroutine_threadsafe(call(self._memory), self._loop or self._start())
+        try:
+            return work.result()
+        except CancelledError:
+            raise StoreUnavailable("this memory was closed before that was done") from None
+
+    def _check_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise InvalidInput(
+                "a Memory cannot wait for itself: what it calls while it works, such as an embedder, "
+                "may not call it; use another Memory there"
+            )
 
     def _start(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name="recollect-loop", daemon=True
-                )
-                self._thread.start()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="recollect-loop", daemon=True)
+        self._thread.start()
         return self._loop
 
     def open(self) -> Self:
         """Open the ledger now rather than on first use, so that what is wrong with it shows here."""
-        self._run(self._memory.open())
+        self._check_process()
+        self._check_thread()
+        with self._opening:
+            self._run(AsyncMemory.open, opens=True)
         return self
 
     def close(self) -> None:
         """Finish what is under way and let go of the ledger."""
-        if self._loop is None:
-            return
-        try:
-            self._run(self._memory.close())
-        finally:
+        self._check_process()
+        self._check_thread()
+        with self._opening:
+            try:
+                if self._loop is not None:
+                    self._run(AsyncMemory.close, opens=True)
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        # After this nothing more is sent to the loop, and what was sent before comes before its end.
+        with self._sending:
+            self._memory._closed = True
             loop, self._loop = self._loop, None
+            thread, self._thread = self._thread, None
+        if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            if self._thread is not None:
-                self._thread.join()
+            # Not for ever: it waits for its other threads, of which the caller may be one.
+            thread.join(_JOIN_S)
 
     def __enter__(self) -> Self:
         return self.open()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from recollect.errors import InvalidSettings
@@ -19,18 +20,22 @@ _MEGABYTE = 1 << 20
 
 
 async def open_service(settings: Settings, *, embedder: Embedder | None = None) -> Service:
-    """A service ready for use; an `embedder` given here takes the place of the one in the settings."""
+    """A service ready for use; an `embedder` given here takes the place of the one in the settings.
+
+    It stays the caller's to close.
+    """
     from recollect.index.exact import ExactIndex
 
-    embedder = embedder or await open_embedder(settings)
-    try:
+    async with AsyncExitStack() as opened:
+        embedder = await open_embedder(settings) if embedder is None else _borrowed(embedder, settings)
+        opened.push_async_callback(embedder.close)
         ledger = await open_ledger(settings, embedder.model)
-    except BaseException:
-        await embedder.close()
-        raise
-    await _warn_of_other_models(ledger, embedder.model)
-    index = ExactIndex(ledger, embedder.model, budget_bytes=settings.index_memory_mb * _MEGABYTE)
-    return Service(ledger=ledger, index=index, embedder=embedder)
+        opened.push_async_callback(ledger.close)
+        await _warn_of_other_models(ledger, embedder.model)
+        index = ExactIndex(ledger, embedder.model, budget_bytes=settings.index_memory_mb * _MEGABYTE)
+        service = Service(ledger=ledger, index=index, embedder=embedder)
+        opened.pop_all()
+    return service
 
 
 async def _warn_of_other_models(ledger: Ledger, model: EmbeddingModel) -> None:
@@ -70,9 +75,18 @@ def ledger_path(settings: Settings) -> Path:
 
 async def open_embedder(settings: Settings) -> Embedder:
     """The embedder the settings name, behind a cache."""
+    return _cached(await _inner_embedder(settings), settings)
+
+
+def _borrowed(embedder: Embedder, settings: Settings) -> Embedder:
+    from recollect.models.borrowed_embedder import BorrowedEmbedder
+
+    return _cached(BorrowedEmbedder(embedder), settings)
+
+
+def _cached(inner: Embedder, settings: Settings) -> Embedder:
     from recollect.models.cached_embedder import CachedEmbedder
 
-    inner = await _inner_embedder(settings)
     entries = settings.embedding_cache_mb * _MEGABYTE // (inner.model.dimensions * 4 + 200)
     return CachedEmbedder(inner, max_entries=entries) if entries else inner
 

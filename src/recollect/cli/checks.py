@@ -161,7 +161,7 @@ async def check_search(examination: Examination, ledger: Ledger, embedder: Embed
     index = ExactIndex(ledger, embedder.model, budget_bytes=0)
     started = time.perf_counter()
     [vector] = await embedder.embed([text], role="query")
-    await index.search(scope, vector, filter=EVERYTHING, limit=1)
+    await (await index.view(scope, EVERYTHING)).nearest(vector, limit=1)
     taken = (time.perf_counter() - started) * 1000
     examination.note("index", f"user {scope.user} loaded in {taken:.1f} ms, {size(index.nbytes)} of memory")
     await index.close()

@@ -90,7 +90,8 @@ def _line(cells: Sequence[Piece], columns: Sequence[Column], widths: Sequence[in
         room = " " * (size - width_of(cell.text))
         gap = " " * _GAP if pieces else ""
         pieces += [Piece(gap + room), cell] if column.right else [Piece(gap), cell, Piece(room)]
-    return pieces
+    # Nothing stands to the right of the last cell, so it needs no room after it.
+    return pieces[:-1] if columns and not columns[-1].right else pieces
 
 
 def _folded(text: str, size: int, lines: int) -> list[str]:

@@ -34,7 +34,10 @@ def bold(text: object) -> Piece:
 
 def clean(text: str) -> str:
     """The text on one line, with whatever a terminal would obey made visible."""
-    return _UNSAFE.sub(_visible, re.sub(r"\s*[\r\n]+\s*", " ", text).replace("\t", " "))
+    if "\n" in text or "\r" in text:
+        # By parts: a pattern that swallows the space around line ends takes quadratic time on long runs of it.
+        text = " ".join(line.strip() for line in re.split(r"[\r\n]+", text))
+    return _UNSAFE.sub(_visible, text.replace("\t", " "))
 
 
 def clean_lines(text: str) -> list[str]:

@@ -15,15 +15,30 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-class Index(Protocol):
-    """Finds rows by vector. Scores are cosines, with everything below 0 counted as 0."""
+class View(Protocol):
+    """What may be found from one scope through one filter, at one moment.
 
-    async def search(self, scope: Scope, vector: Vector, *, filter: Filter, limit: int) -> Scored:
-        """The nearest rows that the scope can see, are active and pass the filter, best first."""
+    Scores are cosines, with everything below 0 counted as 0.
+    """
+
+    async def nearest(self, vector: Vector, *, limit: int) -> Scored:
+        """The nearest rows, best first."""
         ...
 
-    async def similarity(self, scope: Scope, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The score of each of these rows of the user; 0 for rows without a vector."""
+    def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The score of each of these rows; 0 for rows without a vector."""
+        ...
+
+    def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows may be found, with a vector or without."""
+        ...
+
+
+class Index(Protocol):
+    """Finds rows by vector; rebuildable from the ledger at any time."""
+
+    async def view(self, scope: Scope, filter: Filter) -> View:
+        """What the ledger holds at this moment, as far as the scope and the filter let it be found."""
         ...
 
     async def close(self) -> None: ...

@@ -85,7 +85,8 @@ _SHAPES: Mapping[str, tuple[type, ...]] = {
     "trust": (Trust,),
 }
 _TEXTS = [name for name, shape in _SHAPES.items() if str in shape]
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# A NUL as JSON writes it; a backslash before it would make it the text of an escape.
+NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def check_storable(record: MemoryRecord) -> None:
@@ -100,7 +101,7 @@ def check_storable(record: MemoryRecord) -> None:
         plain = "\n".join((*texts, *record.tags, *record.evidence))
         if record.metadata or record.detail:
             held = json.dumps([dict(record.metadata), dict(record.detail)], ensure_ascii=False, allow_nan=False)
-            plain += "\0" if _NUL.search(held) else held
+            plain += "\0" if NUL_IN_JSON.search(held) else held
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"memory {record.id} holds something that cannot be kept: {error}") from None
     if not math.isfinite(record.importance + record.confidence):

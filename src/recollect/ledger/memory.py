@@ -25,10 +25,10 @@ from recollect.ledger.plan import (
     Revert,
     check_owner,
     plan,
-    reverts,
 )
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
 from recollect.ledger.terms import K1, B, query_terms, terms_of
+from recollect.ledger.undo import reverts, taken_back
 from recollect.model.change import Add, Applied, By, Change, Entry, Once, Outcome
 from recollect.model.filters import matches
 from recollect.model.ids import new_id
@@ -90,6 +90,9 @@ class MemoryLedger:
         entry = await self.entry(scope, entry_id)
         user = self._user(scope.user)
         batch = [each for each in user.entries if each.batch == entry.batch]
+        if whole:
+            gone = taken_back(user.entries)
+            batch = [each for each in batch if each.id not in gone]
         current = {id: row.record for id, row in user.rows.items()}
         return self._write(scope, user, reverts(entry, batch, current, whole=whole), by=by)
 
@@ -136,8 +139,8 @@ class MemoryLedger:
         vectors = {id: packed(vector, self._model) for id, vector in planned.vectors.items()}
         # Nothing below can fail, so all of it happens or none.
         self._users[scope.user] = user
-        user.revision += 1
-        batch = new_id()
+        user.revision += not planned.is_empty
+        batch = by.batch or new_id()
         for id, record in planned.added.items():
             self._row_count += 1
             user.rows[id] = _Row(self._row_count, _copy(record), user.revision)
@@ -161,7 +164,7 @@ class MemoryLedger:
                     memory_id=line.memory_id,
                     verb=line.verb,
                     at=planned.at,
-                    by=by,
+                    by=By(by.who, by.why),
                     version=line.version,
                     before=None if line.before is None else _plain_copy(to_plain(line.before)),
                     after=_plain_copy(to_plain(line.after)),
@@ -244,7 +247,8 @@ class MemoryLedger:
             for number, times in found.items():
                 length = said[number].total() / average
                 scores[number] += rarity * times * (K1 + 1) / (times + K1 * (1 - B + B * length))  # type: ignore[assignment]
-        rows, parts = list(scores), [min(score / best, 1.0) for score in scores.values()]
+        rows = sorted(scores)
+        parts = [min(scores[row] / best, 1.0) for row in rows]
         return Scored(np.asarray(rows, np.int64), np.asarray(parts, np.float32))
 
     async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
@@ -272,22 +276,31 @@ class MemoryLedger:
         ]
         return await self.revision(user), rows
 
-    async def unembedded(self, model: EmbeddingModel, *, limit: int, after: int = 0) -> list[Unembedded]:
+    async def unembedded(
+        self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None
+    ) -> list[Unembedded]:
         self._check_open()
         lacking = [
-            Unembedded(row.number, name, row.record.content)
-            for name, user in self._users.items()
-            for row in user.rows.values()
-            if row.number > after and model not in row.vectors
+            Unembedded(row.number, name, row.record.content, row.record.version)
+            for name, owner in self._users.items()
+            for row in owner.rows.values()
+            if row.number > after and model not in row.vectors and user in (None, name)
         ]
         return sorted(lacking, key=lambda each: each.row)[: checked_limit(limit)]
 
-    async def embed(self, model: EmbeddingModel, vectors: Mapping[int, Vector], *, user: str) -> None:
+    async def embed(
+        self,
+        model: EmbeddingModel,
+        vectors: Mapping[int, Vector],
+        *,
+        user: str,
+        versions: Mapping[int, int] | None = None,
+    ) -> None:
         kept = {int(row): packed(vector, model) for row, vector in vectors.items()}
         holder = self._user(user)
         holder.revision += 1
         for row in holder.rows.values():
-            if row.number in kept:
+            if row.number in kept and (versions is None or versions[row.number] == row.record.version):
                 row.vectors[model] = kept[row.number]
                 row.revision = holder.revision
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.ledger.fields import UPDATABLE, check_storable, from_plain
-from recollect.model.change import Add, Change, Entry, Forget, Outcome, Restore, Supersede, Update, Verb
+from recollect.model.change import Add, Change, Forget, Outcome, Restore, Supersede, Update, Verb
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 
@@ -131,7 +131,7 @@ def plan(changes: Sequence[Change | Revert], known: Known, *, at: datetime) -> P
 def _step(plan: Plan, change: Change | Revert) -> Outcome:
     match change:
         case Add():
-            return _add(plan, change.record, change.vector)
+            return _add(plan, change.record, change.vector, correction=change.correction)
         case Update():
             fields = from_plain(_updatable(change.fields))
             return _edit(plan, change.id, fields, Verb.UPDATE, expected=change.expected_version, vector=change.vector)
@@ -154,25 +154,41 @@ def _updatable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return fields
 
 
-def _add(plan: Plan, record: MemoryRecord, vector: Vector | None) -> Outcome:
+def _add(plan: Plan, record: MemoryRecord, vector: Vector | None, *, correction: bool = False) -> Outcome:
     check_storable(record)
     same = plan.known.by_id.get(record.id)
-    mark, slot = fingerprint_of(record), slot_of(record)
-    if same is None and record.status is Status.ACTIVE:
-        same = plan.known.by_fingerprint.get(mark) if mark else None
-        held = plan.known.by_slot.get(slot) if slot else None
-        if same is None and held is not None:
-            raise Conflict(
-                f"{record.category} {record.key!r} already has the value of memory {held.id}; supersede it"
-            )
     if same is not None:
         return Outcome(Verb.ADD, same, changed=False)
+    holder = _holder(plan.known, record)
+    if holder is not None:
+        if _stays(holder, record, correction=correction, at=plan.at):
+            return Outcome(Verb.ADD, holder, changed=False)
+        return _supersede(plan, Supersede(holder.id, record, vector=vector))
     plan.added[record.id] = record
     if vector is not None:
         plan.vectors[record.id] = vector
     _remember(plan.known, record)
     plan.lines.append(Line(record.id, Verb.ADD, record.version, None, {"status": record.status}))
     return Outcome(Verb.ADD, record)
+
+
+def _holder(known: Known, record: MemoryRecord) -> MemoryRecord | None:
+    """The active memory that already says the same, or holds the same key."""
+    if record.status is not Status.ACTIVE:
+        return None
+    mark, slot = fingerprint_of(record), slot_of(record)
+    said = known.by_fingerprint.get(mark) if mark else None
+    return said or (known.by_slot.get(slot) if slot else None)
+
+
+def _stays(holder: MemoryRecord, record: MemoryRecord, *, correction: bool, at: datetime) -> bool:
+    """Whether what is held stays: it has not expired, and the new one is neither surer nor a correction."""
+    if holder.expires_at is not None and holder.expires_at <= at:
+        return False
+    if holder.fingerprint == record.fingerprint:
+        # The same words; a correction may still be about how they are written.
+        return not correction or (holder.content, holder.value) == (record.content, record.value)
+    return not correction and record.confidence < holder.confidence
 
 
 def _edit(
@@ -252,49 +268,3 @@ def _forget_marks(known: Known, record: MemoryRecord) -> None:
     for marks, mark in ((known.by_fingerprint, fingerprint_of(record)), (known.by_slot, slot_of(record))):
         if mark and mark in marks and marks[mark].id == record.id:  # type: ignore[index]
             del marks[mark]  # type: ignore[arg-type]
-
-
-def reverts(
-    entry: Entry, batch: Sequence[Entry], now: Mapping[str, MemoryRecord], *, whole: bool = False
-) -> list[Revert]:
-    """What takes back a line of history, or the `whole` batch it belongs to.
-
-    A superseding is always taken back together with what it brought in, and an undo with all it took back.
-    """
-    together = list(reversed(batch)) if whole or entry.verb is Verb.UNDO else _belonging(entry, batch)
-    if entry.verb is not Verb.UNDO:
-        # What was brought in goes first, so that the old value finds its key free.
-        together.sort(key=lambda line: line.verb is not Verb.ADD)
-    current, found = dict(now), []
-    for line in together:
-        revert = _revert(line, current)
-        current[line.memory_id] = replace(current[line.memory_id], **from_plain(revert.fields))
-        found.append(revert)
-    return found
-
-
-def _belonging(entry: Entry, batch: Sequence[Entry]) -> list[Entry]:
-    if entry.verb not in (Verb.ADD, Verb.SUPERSEDE):
-        return [entry]
-    replacement = entry.after.get("superseded_by") if entry.verb is Verb.SUPERSEDE else entry.memory_id
-    return [
-        line
-        for line in batch
-        if line.id == entry.id
-        or (line.verb is Verb.ADD and line.memory_id == replacement)
-        or (line.verb is Verb.SUPERSEDE and line.after.get("superseded_by") == replacement)
-    ]
-
-
-def _revert(entry: Entry, now: Mapping[str, MemoryRecord]) -> Revert:
-    record = now.get(entry.memory_id)
-    if record is None:
-        raise NotFound(f"no memory {entry.memory_id}")
-    before = {"status": Status.FORGOTTEN} if entry.before is None else entry.before
-    for name, value in from_plain(entry.after).items():
-        if getattr(record, name) != value:
-            raise Conflict(
-                f"change {entry.id} cannot be undone: {name} of memory {record.id} was changed again since; "
-                f"undo the later change first (see its history)"
-            )
-    return Revert(entry.memory_id, before, undoes=entry.id)

@@ -47,6 +47,8 @@ ROLLBACK_S = 2.0
 TRIES = 6
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '{BUSY_S:.0f}s'"
+# Only what does not wait for the disk is changed: whoever chose to wait for a standby keeps that.
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 # Any number will do, as long as every Recollect takes the same one.
 _MIGRATING = (
     "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0; "
@@ -257,12 +259,13 @@ class PostgresEngine:
 
 
 async def _set_up(connection: Any) -> None:
-    """A value given as jsonb is any plain value; nothing is ever read as jsonb."""
+    """What is acknowledged is on disk, whatever the server's default; a value given as jsonb is any plain value."""
+    await connection.execute(_DURABLE)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
 
 
 async def _leave_as_is(connection: Any) -> None:
-    """Nothing is set on a connection that outlives a transaction, so there is nothing to reset."""
+    """All that outlives a transaction on a connection was set when it was made, so there is nothing to reset."""
 
 
 async def _put_back(pool: Any, connection: Any, *, broken: bool) -> None:
@@ -290,8 +293,8 @@ def _is_gone(connection: Any) -> bool:
 async def open_postgres(dsn: str, model: EmbeddingModel) -> SqlLedger:
     """Open the ledger in a database, whose tables are made if they are not there."""
     engine = PostgresEngine(dsn)
-    await engine.open()
     try:
+        await engine.open()
         async with engine.migrating():
             return await SqlLedger.open(engine, model)
     except BaseException:

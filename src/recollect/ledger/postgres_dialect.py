@@ -9,15 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from recollect.ledger.sql.tx import Row, Tx
+from recollect.ledger.sql.tx import Postings, Row, Tx
 from recollect.model.query import Kind, Op, Where
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SIGNS = {Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 # Texts, quoted names and casts come first, so that a colon in them is never taken for a parameter.
@@ -33,8 +30,8 @@ FAULTS = {
     "UTF8 is not the database's encoding: some texts cannot be kept; make one with ENCODING 'UTF8'": (
         "SELECT 1 WHERE current_setting('server_encoding') <> 'UTF8'"
     ),
-    "synchronous_commit or fsync is off: what was acknowledged can be lost; turn it on": (
-        "SELECT 1 WHERE 'off' IN (current_setting('synchronous_commit'), current_setting('fsync'))"
+    "fsync is off: what was acknowledged can be lost; turn it on": (
+        "SELECT 1 WHERE current_setting('fsync') = 'off'"
     ),
     "an index is invalid; run: REINDEX SCHEMA": (
         "SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
@@ -69,6 +66,8 @@ class PostgresDialect:
         "bytes": "BYTEA",
         "clustered": "",
         "by_row": "",
+        # A schema may be shared with others.
+        "stranger": "SELECT 1 WHERE 1 = 0",
         "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
     }
 
@@ -79,8 +78,6 @@ class PostgresDialect:
         return f"strpos({column}, :{param}) > 0"
 
     def json_test(self, comparison: Where, param: str) -> str:
-        if comparison.inside:
-            return self._metadata_test(comparison, param)
         if comparison.kind is Kind.TEXTS:
             return f"(body::jsonb -> '{comparison.field}') {'?' if comparison.op is Op.CONTAINS else '?|'} :{param}"
         held = f"(body::jsonb ->> '{comparison.field}')"
@@ -92,9 +89,9 @@ class PostgresDialect:
             return self.among(held, param)
         return self.contains(held, param) if comparison.op is Op.CONTAINS else f"{held} = :{param}"
 
-    def _metadata_test(self, comparison: Where, param: str) -> str:
+    def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Inside metadata a value has its own type: 1, true and "1" are three things."""
-        held = f"(body::jsonb -> 'metadata' -> '{comparison.inside}')"
+        held = f"(body::jsonb -> 'metadata' -> :{inside}::text)"
         kind, text = f"jsonb_typeof({held})", f"({held} #>> '{{}}')"
         is_text = isinstance(comparison.value, str)
         match comparison.op:
@@ -175,18 +172,23 @@ class TsvectorTerms:
         await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
         await tx.run("DELETE FROM terms", {})
 
-    async def postings(self, tx: Tx, word: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        rows, times = (await tx.rows(WORD_IN_ROWS, {"word": _quoted(_cut(word))}))[0]
-        return np.array(rows or (), np.int64), np.array(times or (), np.int64)
+    async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
+        found = await tx.rows(WORDS_IN_ROWS, {"words": [_quoted(_cut(word)) for word in words]})
+        return [(np.array(rows or (), np.int64), np.array(times or (), np.int64)) for rows, times in found]
 
     async def count(self, tx: Tx) -> int:
         return int((await tx.rows("SELECT count(*) FROM terms", {}))[0][0])
 
 
 # With weights of one, the cover density of a single word is the number of its positions.
-WORD_IN_ROWS = """
-SELECT array_agg(row ORDER BY row), array_agg(ts_rank_cd('{1, 1, 1, 1}', words, :word::tsquery) ORDER BY row)
-FROM terms WHERE words @@ :word::tsquery
+WORDS_IN_ROWS = """
+SELECT said.rows, said.times
+FROM unnest(:words::text[]) WITH ORDINALITY AS asked (word, place), LATERAL (
+    SELECT array_agg(row ORDER BY row) AS rows,
+        array_agg(ts_rank_cd('{1, 1, 1, 1}', words, asked.word::tsquery) ORDER BY row) AS times
+    FROM terms WHERE words @@ asked.word::tsquery
+) AS said
+ORDER BY asked.place
 """
 
 

@@ -67,6 +67,7 @@ class Unembedded:
     row: int
     user: str
     content: str
+    version: int
 
 
 class Ledger(Protocol):
@@ -131,7 +132,7 @@ class Ledger(Protocol):
     # Finding ---------------------------------------------------------------------------------------
 
     async def lexical(self, scope: Scope, text: str) -> Scored:
-        """Every row of the user that shares a term with the text; 1 is the best a row could be."""
+        """Every row of the user that shares a term with the text, rising; 1 is the best a row could be."""
         ...
 
     async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
@@ -152,12 +153,21 @@ class Ledger(Protocol):
         """What changed since a revision, and the revision that is, read at one moment."""
         ...
 
-    async def unembedded(self, model: EmbeddingModel, *, limit: int, after: int = 0) -> list[Unembedded]:
-        """Memories that still lack a vector of this model, in order of their rows."""
+    async def unembedded(
+        self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None
+    ) -> list[Unembedded]:
+        """Memories that still lack a vector of this model, of one user or of all, in order of their rows."""
         ...
 
-    async def embed(self, model: EmbeddingModel, vectors: Mapping[int, Vector], *, user: str) -> None:
-        """Keep vectors for rows of one user."""
+    async def embed(
+        self,
+        model: EmbeddingModel,
+        vectors: Mapping[int, Vector],
+        *,
+        user: str,
+        versions: Mapping[int, int] | None = None,
+    ) -> None:
+        """Keep vectors for rows of one user; with `versions`, only for memories that are still at those."""
         ...
 
     async def known_models(self) -> list[EmbeddingModel]:

@@ -6,11 +6,13 @@ One thread writes (see sqlite_writer.py). Readers have a connection for each thr
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import apsw
 
@@ -18,11 +20,12 @@ from recollect.errors import StoreUnavailable
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Row, Tx, run_now
 from recollect.ledger.sqlite_dialect import FtsTerms
-from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_folder, translated
+from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_file, translated
 from recollect.ledger.sqlite_writer import Writer
 from recollect.models.embedding import EmbeddingModel
 
 T = TypeVar("T")
+_engines: WeakSet[SqliteEngine] = WeakSet()
 
 
 class SqliteEngine:
@@ -36,11 +39,17 @@ class SqliteEngine:
         self.path = path
         self._vfs = vfs
         self._local = threading.local()
-        self._readers: list[apsw.Connection] = []
+        # A connection lives as long as the thread that reads with it, or until we close.
+        self._readers: WeakSet[apsw.Connection] = WeakSet()
+        self._connecting = threading.Lock()
         self._closed = False
-        make_folder(path)
+        self._process = os.getpid()
+        for engine in list(_engines):
+            engine.leave_to_parent(path)
+        make_file(path, vfs=vfs)
         self._writer = Writer(path, vfs=vfs)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="recollect-read")
+        _engines.add(self)
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
         self._check_open()
@@ -54,7 +63,8 @@ class SqliteEngine:
         if connection is None:
             self._check_open()
             connection = self._local.connection = connect(self.path, vfs=self._vfs)
-            self._readers.append(connection)
+            with self._connecting:
+                self._readers.add(connection)
         try:
             connection.execute("BEGIN")
             try:
@@ -74,6 +84,27 @@ class SqliteEngine:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
+
+    def leave_to_parent(self, path: Path) -> None:
+        """In a forked child, let go of what the parent has open, before `path` is opened.
+
+        SQLite counts a process's locks on a file once for all its connections. It would take the parent's for the
+        child's own, and the parent would clear away a log that the child still writes to.
+        """
+        if self._process == os.getpid() or self._closed:
+            return
+        try:
+            for connection in [*self._writer.connections, *self._readers]:
+                # Rolling back here would reach into the memory that the parent's transaction lives in.
+                if connection.txn_state() == apsw.SQLITE_TXN_WRITE:
+                    raise apsw.BusyError("a write was under way")
+                connection.close()
+            self._closed = True
+        except apsw.Error as error:
+            if self.path.absolute() == path.absolute():
+                raise StoreUnavailable(
+                    f"{path} was in use when this process was forked: open it after the fork, not before ({error})"
+                ) from error
 
     async def size(self) -> int:
         files = (Path(f"{self.path}{tail}") for tail in ("", "-wal", "-shm"))
@@ -99,13 +130,35 @@ class SqliteEngine:
         if self._closed:
             return
         self._closed = True
-        await asyncio.to_thread(self._writer.stop)
+        await asyncio.to_thread(self.stop)
+
+    def stop(self) -> None:
+        """Write what waits, then let go of the file."""
+        self._closed = True
+        self._writer.stop()
         self._pool.shutdown(wait=True)
-        for connection in self._readers:
-            connection.close()
+        with self._connecting:
+            for connection in list(self._readers):
+                connection.close()
 
 
 async def open_sqlite(path: Path, model: EmbeddingModel, *, vfs: str | None = None) -> SqlLedger:
     """Open the ledger in a file, which is made if it is not there."""
-    engine = await asyncio.to_thread(SqliteEngine, path, vfs=vfs)
-    return await SqlLedger.open(engine, model)
+    return await SqlLedger.open(await _engine(path, vfs), model)
+
+
+async def _engine(path: Path, vfs: str | None) -> SqliteEngine:
+    """The engine of a file; if the caller goes away while it is opened, it is closed as soon as it is open."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="recollect-open")
+    opening = pool.submit(SqliteEngine, path, vfs=vfs)
+    pool.shutdown(wait=False)
+    try:
+        return await asyncio.wrap_future(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_stop)
+        raise
+
+
+def _stop(opening: Future[SqliteEngine]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().stop()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from recollect.ledger.sql.tx import Tx
+from recollect.ledger.sql.tx import Postings, Tx
 from recollect.model.query import Kind, Op, Where
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SIGNS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 
@@ -28,6 +24,7 @@ class SqliteDialect:
         "clustered": "WITHOUT ROWID",
         # Rows named by their number are looked up by it: an index on the user would read all that user has.
         "by_row": "NOT INDEXED",
+        "stranger": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'",
         "table_exists": "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = :name",
     }
 
@@ -38,26 +35,23 @@ class SqliteDialect:
         return f"instr({column}, :{param}) > 0"
 
     def json_test(self, comparison: Where, param: str) -> str:
-        path = "$." + comparison.field
-        if comparison.inside:
-            path = f'$.metadata."{comparison.inside}"'
+        path = f"'$.{comparison.field}'"
         if comparison.kind is Kind.TEXTS:
             wanted = f"value = :{param}" if comparison.op is Op.CONTAINS else self.among("value", param)
-            return f"EXISTS (SELECT 1 FROM json_each(body, '{path}') WHERE {wanted})"
-        held = f"json_extract(body, '{path}')"
+            return f"EXISTS (SELECT 1 FROM json_each(body, {path}) WHERE {wanted})"
+        held = f"json_extract(body, {path})"
         if comparison.field == "trust":
             held = f"coalesce({held}, 'high')"
         elif comparison.field == "source":
             held = f"coalesce({held}, '')"
-        if comparison.kind is Kind.TEXT:
-            if comparison.op is Op.IN:
-                return self.among(held, param)
-            return self.contains(held, param) if comparison.op is Op.CONTAINS else f"{held} = :{param}"
-        return self._metadata_test(comparison, param, path, held)
+        if comparison.op is Op.IN:
+            return self.among(held, param)
+        return self.contains(held, param) if comparison.op is Op.CONTAINS else f"{held} = :{param}"
 
-    def _metadata_test(self, comparison: Where, param: str, path: str, held: str) -> str:
+    def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Inside metadata a value has its own type: 1, true and "1" are three things."""
-        kind = f"json_type(body, '{path}')"
+        path = f"""'$.metadata."' || :{inside} || '"'"""
+        held, kind = f"json_extract(body, {path})", f"json_type(body, {path})"
         if comparison.op is Op.IN:
             # json_each reports the type of each member, so both sides can be compared whole.
             number = "('integer', 'real')"
@@ -70,9 +64,9 @@ class SqliteDialect:
         if isinstance(value, bool):
             kinds = "('true')" if value else "('false')"
         if comparison.op is Op.CONTAINS:
-            inside = f"EXISTS (SELECT 1 FROM json_each(body, '{path}') WHERE type IN {kinds} AND value = :{param})"
+            member = f"EXISTS (SELECT 1 FROM json_each(body, {path}) WHERE type IN {kinds} AND value = :{param})"
             within = f"WHEN 'text' THEN instr({held}, :{param}) > 0 " if isinstance(value, str) else ""
-            return f"CASE {kind} {within}WHEN 'array' THEN {inside} END"
+            return f"CASE {kind} {within}WHEN 'array' THEN {member} END"
         return f"{kind} IN {kinds} AND {held} {_SIGNS[comparison.op]} :{param}"
 
 
@@ -94,7 +88,10 @@ class FtsTerms:
     async def clear(self, tx: Tx) -> None:
         await tx.run("INSERT INTO terms (terms) VALUES ('delete-all')", {})
 
-    async def postings(self, tx: Tx, word: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
+        return [await self._postings(tx, word) for word in words]
+
+    async def _postings(self, tx: Tx, word: str) -> Postings:
         # One text for the whole list: several times faster than a Python row for each entry.
         [(docs,)] = await tx.rows("SELECT group_concat(doc) FROM terms_said WHERE term = :word", {"word": word})
         if not docs:

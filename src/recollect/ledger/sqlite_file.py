@@ -122,10 +122,14 @@ def _ensure_wal(connection: apsw.Connection) -> None:
     raise apsw.BusyError("the journal mode could not be set")
 
 
-def make_folder(path: Path) -> None:
+def make_file(path: Path, *, vfs: str | None) -> None:
+    """Make the folder and an empty file, for its owner alone."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # What people tell an assistant is nobody else's business on a shared machine.
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if vfs is None and not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise StoreUnavailable(f"cannot make the folder {path.parent}: {error.strerror}") from error
+        raise StoreUnavailable(f"cannot make {path}: {error.strerror}") from error
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(f"{path} is read-only: give it write permission, or another folder with --home")

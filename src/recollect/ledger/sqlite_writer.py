@@ -32,6 +32,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="recollect-write", daemon=True)
         self._thread.start()
 
+    @property
+    def connections(self) -> list[apsw.Connection]:
+        """What is open: one connection, or none after a failure."""
+        return [] if self._connection is None else [self._connection]
+
     async def submit(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Have the body written; returns when it is on disk."""
         loop = asyncio.get_running_loop()

@@ -30,10 +30,14 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Keep a new memory; one that is already there (same place, same words) stays as it is."""
+    """Keep a new memory; one that is already there (same place, same words) stays as it is.
+
+    One that brings a new value for a key supersedes the old if it is at least as confident, or a correction.
+    """
 
     record: MemoryRecord
     vector: Vector | None = None
+    correction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,11 @@ Change: TypeAlias = Add | Update | Supersede | Forget | Restore
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """Who changes something, and why."""
+    """Who changes something, and why; a `batch` of their own joins several writes, to be undone as one."""
 
     who: str
     why: str = ""
+    batch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

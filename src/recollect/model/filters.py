@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, assert_never
@@ -13,76 +11,49 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.query import (
     EVERYTHING,
     FIELDS,
-    OPERATORS,
+    ORDERING,
     And,
     Filter,
     Kind,
     Not,
     Op,
     Or,
-    Scalar,
     Where,
+    kind_of_field,
     unknown_field,
 )
-from recollect.model.text import is_storable
 from recollect.model.times import as_utc
 
-_INSIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}")
 _JOINERS = {"and", "or", "not"}
-_ORDERING = {Op.GT, Op.GTE, Op.LT, Op.LTE}
-_SINGLE = {Op.EQ, *_ORDERING}
+_SINGLE = {Op.EQ, *ORDERING}
 MAX_DEPTH = 32
-MAX_VALUES = 1000
 MAX_PARTS = 500
-MAX_WHOLE = (1 << 63) - 1
+# One level of plain values can become three of a filter: not, or, and; the last one an and with its comparisons.
+_MAX_LEVELS = 3 * MAX_DEPTH + 2
 
 
 def where(field: str, op: Op | str, value: Any) -> Where:
-    """A comparison that is known to make sense, or an InvalidFilter that says what would."""
-    name, _, inside = field.partition(".")
-    kind = FIELDS.get(name)
-    if kind is None or bool(inside) != (kind is Kind.JSON):
-        raise unknown_field(field)
-    if inside and not _INSIDE.fullmatch(inside):
-        raise InvalidFilter(f"a metadata name may hold letters, digits, space, '_' and '-', not {inside!r}")
+    """A comparison from plain values, or an InvalidFilter that says what would make sense."""
+    kind = kind_of_field(field)
     try:
         op = Op(op)
     except ValueError:
         raise InvalidFilter(f"unknown operator {op!r}; the operators are {', '.join(Op)}") from None
-    if op not in OPERATORS[kind]:
-        fitting = ", ".join(sorted(OPERATORS[kind]))
-        raise InvalidFilter(f"{field} cannot be compared with {op}; use {fitting}")
-    if isinstance(value, bool) and op in _ORDERING:
-        raise InvalidFilter(f"{field}: {value} is neither more nor less than anything; use eq, ne or in")
     if op is not Op.IN:
-        return Where(field, op, _checked_value(field, kind, value))
+        return Where(field, op, _typed(field, kind, value))
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
         raise InvalidFilter(f"{field} in needs a list of values, not {value!r}")
-    values = tuple(_checked_value(field, kind, each) for each in value)
-    if len(values) > MAX_VALUES:
-        raise InvalidFilter(f"{field} in takes at most {MAX_VALUES} values, not {len(values)}")
-    return Where(field, op, values)
+    return Where(field, op, tuple(_typed(field, kind, each) for each in value))
 
 
-def _checked_value(field: str, kind: Kind, value: Any) -> Scalar:
+def _typed(field: str, kind: Kind, value: Any) -> Any:
+    """Times may be written in several ways; text is plain text, whatever enum it came from."""
     if kind is Kind.TIME:
         try:
             return as_utc(value, name=field)
         except InvalidInput as error:
             raise InvalidFilter(str(error)) from None
-    if kind is Kind.NUMBER or (kind is Kind.JSON and isinstance(value, (bool, int, float))):
-        if isinstance(value, bool) and kind is Kind.JSON:
-            return value
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_WHOLE:
-            return value
-        if isinstance(value, float) and math.isfinite(value):
-            return value
-        raise InvalidFilter(f"{field} is compared with a number, not {value!r}")
-    if not isinstance(value, str):
-        raise InvalidFilter(f"{field} is compared with text, not {value!r}")
-    if not is_storable(value):
-        raise InvalidFilter(f"{field} is compared with text that holds a NUL character or a lone surrogate")
-    return str(value)
+    return str(value) if isinstance(value, str) else value
 
 
 def read_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
@@ -92,24 +63,29 @@ def read_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
     """
     if plain is None:
         return EVERYTHING
-    if isinstance(plain, (Where, And, Or, Not)):
-        return plain
-    read = _read(plain, depth=0)
-    if _size(read) > MAX_PARTS:
-        raise InvalidFilter(f"the filter has more than {MAX_PARTS} parts; use 'in' with a list of values")
-    return read
+    return _within_limits(plain if isinstance(plain, (Where, And, Or, Not)) else _read(plain, depth=0))
 
 
-def _size(filter: Filter) -> int:
-    match filter:
-        case And(parts) | Or(parts):
-            return 1 + sum(map(_size, parts))
-        case Not(part):
-            return 1 + _size(part)
-        case Where():
-            return 1
-        case _:
-            assert_never(filter)
+def _within_limits(filter: Filter) -> Filter:
+    """The filter, if it is not too deep or large; counted as written out, though parts may be shared."""
+    waiting, size = [(filter, 0)], 0
+    while waiting:
+        each, depth = waiting.pop()
+        size += 1
+        if size > MAX_PARTS:
+            raise InvalidFilter(f"the filter has more than {MAX_PARTS} parts; use 'in' with a list of values")
+        if depth > _MAX_LEVELS:
+            raise InvalidFilter(f"the filter is nested deeper than {_MAX_LEVELS} levels")
+        match each:
+            case And(parts) | Or(parts):
+                waiting += [(part, depth + 1) for part in parts]
+            case Not(part):
+                waiting.append((part, depth + 1))
+            case Where():
+                pass
+            case _:
+                assert_never(each)
+    return filter
 
 
 def _read(plain: Any, *, depth: int) -> Filter:

@@ -100,6 +100,11 @@ class MemoryRecord:
     version: int = 1
 
     @property
+    def memory(self) -> str:
+        """What the memory says; the same as `content`, by the name results have."""
+        return self.content
+
+    @property
     def place(self) -> str:
         """Where it lives, as one text; see Scope.place."""
         return self.scope.place(self.level)
@@ -110,7 +115,7 @@ class MemoryRecord:
         if self.category is Category.TURN:
             return None
         # NUL is in no text we keep, so a key can never run into the words.
-        return text_hash(f"{self.category} \0 {self.key or ''} \0 {self.content}")
+        return text_hash(f"{self.category} \0 {self.key or ''} \0 {self.value or ''} \0 {self.content}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: times as ISO 8601, the scope as three ids."""

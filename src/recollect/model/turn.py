@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -30,6 +30,8 @@ class Turn:
     said_at: datetime
     name: str | None = None
     position: int = 0
+    # A turn that was exported brings its memory along, in whatever state that was.
+    kept: MemoryRecord | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -48,6 +50,8 @@ class Turn:
 
         It can be seen wherever what is learned from the session can, and keeps the session.
         """
+        if self.kept is not None:
+            return replace(self.kept, detail={**self.kept.detail, "position": self.position})
         detail: dict[str, Any] = {"role": str(self.role), "position": self.position}
         if self.name:
             detail["name"] = self.name

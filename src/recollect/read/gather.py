@@ -32,14 +32,16 @@ async def gather(
     scope: Scope, query: str, vector: Vector, *, ledger: Ledger, index: Index, filter: Filter, pool: int
 ) -> Candidates:
     """The best `pool` rows of each kind; every row gets both scores, whichever way it was found."""
-    near, said = await asyncio.gather(
-        index.search(scope, vector, filter=filter, limit=pool), ledger.lexical(scope, query)
-    )
-    top = said.rows
+    view = await index.view(scope, filter)
+    near, said = await asyncio.gather(view.nearest(vector, limit=pool), ledger.lexical(scope, query))
+    # Words are looked up for all that the user has: what may not be found must not crowd out what may.
+    seen = view.sees(said.rows)
+    said_rows, said_scores = said.rows[seen], said.scores[seen]
+    top = said_rows
     if len(top) > pool:
-        top = top[np.argpartition(said.scores, len(top) - pool)[-pool:]]
+        top = top[np.argpartition(said_scores, len(top) - pool)[-pool:]]
     rows: NDArray[np.int64] = np.union1d(near.rows, top)
-    return Candidates(rows, await index.similarity(scope, vector, rows), _look_up(said.rows, said.scores, rows))
+    return Candidates(rows, view.similarity(vector, rows), _look_up(said_rows, said_scores, rows))
 
 
 def _look_up(rows: NDArray[np.int64], scores: NDArray[np.float32], wanted: NDArray[np.int64]) -> NDArray[np.float32]:

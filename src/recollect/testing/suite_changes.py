@@ -37,7 +37,7 @@ BAD: dict[str, tuple[Callable[[MemoryRecord, MemoryRecord], Change], type[Recoll
     "unknown field": (lambda tea, milk: Update(tea.id, {"colour": "green"}), InvalidInput),
     "field of the ledger's own": (lambda tea, milk: Update(tea.id, {"version": 9}), InvalidInput),
     "field that is the owner": (lambda tea, milk: Update(tea.id, {"scope": "bob"}), InvalidInput),
-    "taken key": (lambda tea, milk: Add(memory("other", key="milk")), Conflict),
+    "taken key": (lambda tea, milk: Update(tea.id, {"key": "milk"}), Conflict),
     "taken words": (lambda tea, milk: Update(tea.id, {"content": "MILK", "key": "milk"}), Conflict),
     "itself": (lambda tea, milk: Supersede(tea.id, tea), Conflict),
 }
@@ -154,11 +154,39 @@ class ChangeSuite:
 
     async def test_a_key_has_one_active_value(self, ledger: Ledger) -> None:
         (old,) = await add(ledger, memory("Paris", key="city"))
-        with pytest.raises(Conflict, match=old.id):
-            await add(ledger, memory("Rome", key="city"))
-        with pytest.raises(Conflict):
-            await add(ledger, memory("Rome", key="town"), memory("Oslo", key="town"))
-        assert await listed(ledger, ANN) == {"Paris"}
+        applied = await change(ledger, Add(fresh := memory("Rome", key="city")))
+        assert [(each.verb, each.record.id) for each in applied.outcomes] == [(Verb.SUPERSEDE, fresh.id)]
+        assert (await now_of(ledger, old)).superseded_by == fresh.id
+        await add(ledger, memory("Bath", key="town"), memory("Oslo", key="town"))
+        assert await listed(ledger, ANN, statuses=(Status.ACTIVE,)) == {"Rome", "Oslo"}
+
+    async def test_a_value_we_are_less_sure_of_is_kept_only_as_a_correction(self, ledger: Ledger) -> None:
+        (old,) = await add(ledger, memory("Alex", key="name", confidence=1.0))
+        unsure = memory("Al", key="name", confidence=0.6)
+        applied = await change(ledger, Add(unsure))
+        assert [(each.record.id, each.changed) for each in applied.outcomes] == [(old.id, False)]
+        assert await listed(ledger, ANN) == {"Alex"}
+        await change(ledger, Add(unsure, correction=True))
+        assert await listed(ledger, ANN, statuses=(Status.ACTIVE,)) == {"Al"}
+
+    async def test_a_correction_may_be_about_how_words_are_written(self, ledger: Ledger) -> None:
+        await add(ledger, memory("mcdonald", key="name"))
+        await add(ledger, memory("McDonald", key="name"))
+        assert await listed(ledger, ANN) == {"mcdonald"}
+        await change(ledger, Add(memory("McDonald", key="name"), correction=True))
+        assert await listed(ledger, ANN, statuses=(Status.ACTIVE,)) == {"McDonald"}
+
+    async def test_the_same_words_with_another_value_are_another_fact(self, ledger: Ledger) -> None:
+        await add(ledger, memory("home city", key="city", value="Oslo"))
+        (fresh,) = await add(ledger, memory("home city", key="city", value="Prague"))
+        assert (await now_of(ledger, fresh)).value == "Prague"
+
+    async def test_what_has_expired_makes_room(self, ledger: Ledger) -> None:
+        past = now() - timedelta(seconds=1)
+        await add(ledger, memory("tea", expires_at=past), memory("Paris", key="city", expires_at=past))
+        for fresh in (memory("tea"), memory("Rome", key="city", confidence=0.1)):
+            applied = await change(ledger, Add(fresh))
+            assert (applied.outcomes[0].record.id, applied.outcomes[0].changed) == (fresh.id, True)
 
     async def test_keys_are_told_apart_letter_by_letter(self, ledger: Ledger) -> None:
         keys = ["city", "City", "city ", "ci\u0301ty", "cíty", "", "ci.ty", "ci:ty"]

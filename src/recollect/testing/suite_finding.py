@@ -70,6 +70,13 @@ class FindingSuite:
             assert ((scored.scores >= 0) & (scored.scores <= 1)).all()
             assert len(set(scored.rows.tolist())) == len(scored.rows) == len(scored.scores)
 
+    async def test_rows_are_given_in_rising_order(self, ledger: Ledger) -> None:
+        texts = ("banana bread", "cherry pie", "plum jam", "apple cake", "banana apple cherry", "apple")
+        await add(ledger, *(memory(text) for text in texts))
+        rows = (await ledger.lexical(ANN, "apple banana cherry")).rows.tolist()
+        assert len(rows) == 5
+        assert rows == sorted(rows)
+
     async def test_a_question_to_someone_without_memories_finds_nothing(self, ledger: Ledger) -> None:
         scored = await ledger.lexical(ANN, "tea")
         assert (len(scored.rows), len(scored.scores)) == (0, 0)

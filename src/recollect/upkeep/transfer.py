@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,10 @@ from recollect.model.turn import Role, Turn
 from recollect.models.embedding import Embedder
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
-from recollect.write.settle import settle
 
 PAGE = 500
+# What every store can count to.
+_MOST = 2**31 - 1
 _NOT_FIELDS = {
     "id", "memory", "user_id", "project_id", "session_id", "created_at", "updated_at", "version", "access_count",
     "last_accessed_at", "score", "scores", "why", "event",
@@ -62,10 +63,12 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
         raise InvalidInput("the line names no user_id; give the user it belongs to")
     scope = Scope(owner, line.get("project_id") or "", line.get("session_id") or "")
     fields = {name: value for name, value in line.items() if name not in _NOT_FIELDS and value is not None}
-    fields = checked_fields(fields)
+    fields = checked_fields(fields, exported=True)
     created_at = as_utc(line.get("created_at") or now(), name="created_at")
     times = from_plain({name: line.get(name) for name in ("updated_at", "last_accessed_at")})
     category = fields.pop("category", Category.FACT)
+    if category is Category.TURN:
+        _check_turn(fields.get("detail", {}))
     level = scope.check_level(fields.pop("level", scope.natural_level))
     return MemoryRecord(
         id=checked_id(line.get("id") or new_id(), name="id"),
@@ -77,49 +80,79 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
         created_at=created_at,
         updated_at=times["updated_at"] or created_at,
         last_accessed_at=times["last_accessed_at"],
-        access_count=int(line.get("access_count") or 0),
-        version=int(line.get("version") or 1),
+        access_count=_whole(line.get("access_count"), name="access_count", least=0),
+        version=_whole(line.get("version"), name="version", least=1),
         **fields,
     )
 
 
+def read_lines(lines: Iterable[Mapping[str, Any]], *, user: str | None = None, done: int = 0) -> list[MemoryRecord]:
+    """The memories that lines stand for, of which `done` came before; a mistake names its line."""
+    records = []
+    for number, line in enumerate(lines, done + 1):
+        try:
+            records.append(read_line(line, user=user))
+        except InvalidInput as error:
+            raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
+    return records
+
+
+def _whole(value: object, *, name: str, least: int) -> int:
+    """The number, or the least one if there is none."""
+    if value is None:
+        return least
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        raise InvalidInput(f"{name} is a whole number from {least} to {_MOST}, not {value!r}")
+    return value
+
+
+def _check_turn(detail: Mapping[str, Any]) -> None:
+    if detail.get("role", "user") not in tuple(Role):
+        raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
+    if not isinstance(detail.get("name"), str | None):
+        raise InvalidInput(f"the name of who said a turn is a text, not {detail['name']!r}")
+    _whole(detail.get("position"), name="the position of a turn", least=0)
+
+
 async def import_records(records: Iterable[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By) -> Imported:
     """Add what is not there yet; importing the same lines again changes nothing."""
-    added = present = kept = 0
+    total = Imported()
     by_scope: dict[Scope, list[MemoryRecord]] = {}
     for record in records:
         by_scope.setdefault(record.scope, []).append(record)
     for scope, batch in by_scope.items():
         have = {record.id for record in await ledger.get(scope, [record.id for record in batch])}
         new = [record for record in batch if record.id not in have]
-        present += len(batch) - len(new)
         turns = [record for record in new if record.category is Category.TURN]
-        if turns:
-            added += await _append(scope, turns, ledger=ledger, embedder=embedder, by=by)
         memories = [record for record in new if record.category is not Category.TURN]
-        vectors = await embed([record.content for record in memories], embedder=embedder) if memories else []
-        plain = [
-            Add(record, vector)
-            for record, vector in zip(memories, vectors, strict=True)
-            if record.key is None or record.status is not Status.ACTIVE
-        ]
-        outcomes = (await ledger.apply(scope, plain, by=by)).outcomes if plain else ()
-        added += sum(outcome.changed for outcome in outcomes)
-        present += sum(not outcome.changed for outcome in outcomes)
-        for record, vector in zip(memories, vectors, strict=True):
-            if record.key is None or record.status is not Status.ACTIVE:
-                continue
-            change = await settle(record, vector, ledger=ledger, correction=False)
-            if isinstance(change, MemoryRecord):
-                kept += 1
-                continue
-            changed = (await ledger.apply(scope, [change], by=by)).outcomes[0].changed
-            added, present = added + changed, present + (not changed)
-    return Imported(added, present, kept)
+        total += Imported(present=len(batch) - len(new))
+        total += await _append(scope, turns, ledger=ledger, embedder=embedder, by=by)
+        total += await _add(scope, memories, ledger=ledger, embedder=embedder, by=by)
+    return total
 
 
-async def _append(scope: Scope, records: list[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By) -> int:
-    records = sorted(records, key=lambda record: record.detail.get("position") or 0)
+async def _add(
+    scope: Scope, records: Sequence[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By
+) -> Imported:
+    if not records:
+        return Imported()
+    vectors = await embed([record.content for record in records], embedder=embedder)
+    changes = [Add(record, vector) for record, vector in zip(records, vectors, strict=True)]
+    outcomes = (await ledger.apply(scope, changes, by=by)).outcomes
+    added = sum(outcome.changed for outcome in outcomes)
+    # What was neither added nor there already lost to a surer value of the same key.
+    same = sum(
+        not outcome.changed and outcome.record.fingerprint == record.fingerprint
+        for outcome, record in zip(outcomes, records, strict=True)
+    )
+    return Imported(added, present=same, kept=len(records) - added - same)
+
+
+async def _append(
+    scope: Scope, records: Sequence[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By
+) -> Imported:
+    if not records:
+        return Imported()
     turns = [
         Turn(
             id=record.id,
@@ -128,9 +161,10 @@ async def _append(scope: Scope, records: list[MemoryRecord], *, ledger: Ledger, 
             content=record.content,
             said_at=record.occurred_at or record.created_at,
             name=record.detail.get("name"),
+            kept=record,
         )
-        for record in records
+        for record in sorted(records, key=lambda record: record.detail.get("position") or 0)
     ]
     vectors = await embed([turn.content for turn in turns], embedder=embedder)
     await ledger.append(scope, turns, vectors=vectors, by=by)
-    return len(turns)
+    return Imported(added=len(turns))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.ledger.fields import KINDS, LISTS, TIMES, from_plain
+from recollect.ledger.fields import LISTS, NUL_IN_JSON, from_plain
 from recollect.model.ids import new_id
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
@@ -19,7 +19,18 @@ _OBJECTS = ("metadata", "detail")
 _MAX_OBJECT_BYTES = 1 << 18
 _MAX_MEMBERS = 256
 _TEXTS = ("key", "source", "prompt_digest", "superseded_by")
-GIVEN = frozenset([*TIMES, *LISTS, *KINDS, *_SHARES, *_OBJECTS, *_TEXTS, "content", "value"])
+# What a caller may say of a memory; how it stands and when it was changed is the ledger's to say.
+GIVEN = frozenset(
+    [
+        *("content", "level", "type", "category", "key", "value", "source", "trust"),
+        *("occurred_at", "valid_from", "valid_to", "expires_at"),
+        *_SHARES,
+        *LISTS,
+        *_OBJECTS,
+    ]
+)
+# What a line of an export says besides.
+EXPORTED = GIVEN | {"status", "superseded_by", "prompt_digest"}
 
 
 def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> MemoryRecord:
@@ -29,9 +40,7 @@ def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> Memor
         content = f"{given['key']}: {given['value']}"
     level = scope.check_level(given.pop("level", None) or scope.natural_level)
     category = given.pop("category", Category.FACT)
-    if category is Category.TURN:
-        raise InvalidInput("turns come in by remember(), which keeps them in order; choose another category")
-    at = given.pop("created_at", None) or now()
+    at = now()
     return MemoryRecord(
         id=new_id(),
         scope=scope,
@@ -45,15 +54,21 @@ def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> Memor
     )
 
 
-def checked_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+def checked_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict[str, Any]:
     """Field values as a memory holds them, or an InvalidInput that names the one that is wrong."""
-    unknown = set(fields) - GIVEN
+    settable = EXPORTED if exported else GIVEN
+    unknown = set(fields) - settable
     if unknown:
-        raise InvalidInput(f"a memory has no field {sorted(unknown)[0]!r}; it has {', '.join(sorted(GIVEN))}")
+        raise InvalidInput(
+            f"{str(min(unknown, key=str))!r} is not a field to set; those are {', '.join(sorted(settable))}"
+        )
     for name, value in fields.items():
         if value is not None:
             _check(name, value)
-    return from_plain(fields)
+    checked = from_plain(fields)
+    if checked.get("category") is Category.TURN and not exported:
+        raise InvalidInput("turns come in by remember(), which keeps them in order; choose another category")
+    return checked
 
 
 def _check(name: str, value: Any) -> None:
@@ -81,7 +96,7 @@ def _check_object(name: str, value: Any) -> None:
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{name} must be plain JSON: {error}") from None
-    if "\\u0000" in text:
+    if NUL_IN_JSON.search(text):
         raise InvalidInput(f"{name} holds a NUL character; remove it and try again")
     if size > _MAX_OBJECT_BYTES:
         raise InvalidInput(f"{name} is {size:,} bytes; the limit is {_MAX_OBJECT_BYTES:,}")

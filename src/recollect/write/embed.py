@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recollect.errors import InvalidInput, Unavailable
+from recollect.errors import InvalidInput, RecollectError
 from recollect.models.embedding import Embedder, EmbeddingModel
 
 if TYPE_CHECKING:
@@ -16,13 +16,13 @@ _log = logging.getLogger("recollect")
 
 
 async def embed(texts: Sequence[str], *, embedder: Embedder) -> list[Vector | None]:
-    """A vector for each text, or None for all of them while the embedder is away.
+    """A vector for each text, or None for all of them while the embedder is away or refuses.
 
     Memories without a vector are found by their words, and get one at the next re-embedding.
     """
     try:
         return list(await embedder.embed(texts, role="passage"))
-    except Unavailable as error:
+    except RecollectError as error:
         _log.warning("%d texts are kept without vectors for now: %s", len(texts), error)
         return [None] * len(texts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,12 +14,14 @@ from recollect.model.text import mended_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
 
+_log = logging.getLogger("recollect")
+
 
 def listen(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Turn]:
     """The turns in OpenAI-style messages; what neither user nor assistant said is left out.
 
     Prompts of the application and output of tools are not the user's words. Characters that no store can keep
-    are replaced: what was said must not be refused.
+    are replaced, and a time that is none is taken as now: what was said must not be refused.
     """
     if isinstance(messages, str):
         messages = {"role": "user", "content": messages}
@@ -37,15 +40,25 @@ def _turn(scope: Scope, message: object, at: datetime) -> Turn | None:
     if message["role"] not in tuple(Role) or not text.strip():
         return None
     name = message.get("name")
-    said_at = next((message[key] for key in ("timestamp", "created_at", "said_at") if message.get(key)), None)
     return Turn(
         id=new_id(),
         scope=scope,
         role=Role(message["role"]),
         content=text,
-        said_at=at if said_at is None else as_utc(said_at, name="timestamp"),
+        said_at=_said_at(message, at),
         name=mended_text(name) if isinstance(name, str) and name else None,
     )
+
+
+def _said_at(message: Mapping[str, Any], at: datetime) -> datetime:
+    name = next((name for name in ("timestamp", "created_at", "said_at") if message.get(name)), None)
+    if name is None:
+        return at
+    try:
+        return as_utc(message[name], name=name)
+    except InvalidInput as error:
+        _log.warning("a message is kept with the time it came in: %s", error)
+        return at
 
 
 def _text(content: Any) -> str:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from recollect.errors import IdempotencyReuse
 from recollect.ledger.fields import to_plain
-from recollect.ledger.plan import Known, Plan, Revert, check_owner, fingerprint_of, plan, reverts, takers
+from recollect.ledger.plan import Known, Plan, Revert, check_owner, fingerprint_of, plan, takers
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.records import INSERT, SELECTED, UPDATE, from_row, to_row
 from recollect.ledger.sql.terms import length_of, words_of
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
-from recollect.model.change import Add, Applied, By, Change, Once, Outcome, Supersede, Verb
+from recollect.ledger.undo import reverts, taken_back
+from recollect.model.change import Add, Applied, By, Change, Entry, Once, Outcome, Supersede, Verb
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
@@ -33,7 +34,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user a transaction writes for, locked until it ends."""
+    """The user a transaction writes for, and the revision it makes if it writes anything."""
 
     name: str
     number: int
@@ -41,15 +42,15 @@ class Owner:
 
 
 async def lock_user(tx: Tx, user: str) -> Owner:
-    """Begin a new revision of the user's memories; writers of the same user wait for each other here."""
+    """The user, held until the transaction ends: writers of the same user wait for each other here."""
     row = await one(
         tx,
-        "INSERT INTO users (user_id, revision, created_at) VALUES (:user, 1, :at) "
-        "ON CONFLICT (user_id) DO UPDATE SET revision = users.revision + 1 RETURNING number, revision",
+        "INSERT INTO users (user_id, revision, created_at) VALUES (:user, 0, :at) "
+        "ON CONFLICT (user_id) DO UPDATE SET revision = users.revision RETURNING number, revision",
         {"user": user, "at": to_micros(now())},
     )
     assert row is not None
-    return Owner(user, row[0], row[1])
+    return Owner(user, row[0], row[1] + 1)
 
 
 async def apply(
@@ -62,7 +63,7 @@ async def apply(
         return done
     known = await _load(tx, scope, changes)
     planned = plan(changes, known, at=now())
-    batch = new_id()
+    batch = by.batch or new_id()
     await write_plan(tx, writer, owner, planned, batch=batch, by=by)
     applied = Applied(batch, tuple(planned.outcomes))
     if once is not None:
@@ -75,13 +76,21 @@ async def undo(tx: Tx, writer: Writer, scope: Scope, entry_id: int, *, by: By, w
     # Nobody may change what is looked at here before it is taken back.
     await lock_user(tx, scope.user)
     wanted = await entry(tx, scope, entry_id)
-    rows = await tx.rows(
-        f"SELECT {ENTRY_COLUMNS} FROM history WHERE user_id = :user AND batch = :batch ORDER BY id",
-        {"user": scope.user, "batch": wanted.batch},
-    )
-    batch = [entry_from_row(row) for row in rows]
+    batch = await _lines(tx, scope, "batch = :value", wanted.batch)
+    if whole:
+        later = await _lines(tx, scope, "undoes >= :value", batch[0].id)
+        gone = taken_back(later)
+        batch = [line for line in batch if line.id not in gone]
     current = await by_ids(tx, scope, [line.memory_id for line in batch])
     return await apply(tx, writer, scope, reverts(wanted, batch, current, whole=whole), by=by)
+
+
+async def _lines(tx: Tx, scope: Scope, test: str, value: str | int) -> list[Entry]:
+    rows = await tx.rows(
+        f"SELECT {ENTRY_COLUMNS} FROM history WHERE user_id = :user AND {test} ORDER BY id",
+        {"user": scope.user, "value": value},
+    )
+    return [entry_from_row(row) for row in rows]
 
 
 async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> Known:
@@ -112,9 +121,13 @@ async def _active(tx: Tx, scope: Scope, places: list[str], column: str, values: 
 
 
 async def write_plan(tx: Tx, writer: Writer, owner: Owner, plan: Plan, *, batch: str, by: By) -> None:
-    """Write everything the plan says."""
+    """Write everything the plan says, as the user's next revision."""
     if plan.is_empty:
         return
+    await tx.run(
+        "UPDATE users SET revision = :revision WHERE number = :number",
+        {"revision": owner.revision, "number": owner.number},
+    )
     # Changed rows first: what they give up, a key or the same words, may be what an added one takes,
     # or another changed one, so that several let go before any takes.
     if len(plan.changed) > 1:

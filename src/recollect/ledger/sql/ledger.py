@@ -15,7 +15,7 @@ from recollect.ledger.sql import vectors as vector_sql
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.tx import Engine
-from recollect.ledger.terms import TERMS_VERSION
+from recollect.ledger.terms import TERMS_RULES
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import Filter, Listing
@@ -45,7 +45,7 @@ class SqlLedger:
         ledger = cls(engine, model)
         try:
             await migrate(engine)
-            if await engine.read(upkeep.terms_version, quick=True) != str(TERMS_VERSION):
+            if await engine.read(upkeep.terms_version, quick=True) != TERMS_RULES:
                 await ledger.rebuild_terms()
         except BaseException:
             await engine.close()
@@ -120,11 +120,20 @@ class SqlLedger:
     async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
         return await self._engine.read(lambda tx: vector_sql.index_rows(tx, user, model, after))
 
-    async def unembedded(self, model: EmbeddingModel, *, limit: int, after: int = 0) -> list[Unembedded]:
-        return await self._engine.read(lambda tx: vector_sql.unembedded(tx, model, limit, after))
+    async def unembedded(
+        self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None
+    ) -> list[Unembedded]:
+        return await self._engine.read(lambda tx: vector_sql.unembedded(tx, model, limit, after, user))
 
-    async def embed(self, model: EmbeddingModel, vectors: Mapping[int, Vector], *, user: str) -> None:
-        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors))
+    async def embed(
+        self,
+        model: EmbeddingModel,
+        vectors: Mapping[int, Vector],
+        *,
+        user: str,
+        versions: Mapping[int, int] | None = None,
+    ) -> None:
+        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions))
 
     async def known_models(self) -> list[EmbeddingModel]:
         return await self._engine.read(vector_sql.known_models, quick=True)

@@ -11,12 +11,13 @@ import numpy as np
 
 from recollect.ledger.protocol import Revision
 from recollect.ledger.sql.tx import Tx
-from recollect.ledger.sql.vectors import revision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_USERS = 10_000
+MAX_BYTES = 64 << 20
+# What a user costs besides the arrays; generous, so that many with few memories are not taken for free.
+_USER_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,35 +27,47 @@ class Lengths:
     revision: Revision = field(default_factory=Revision)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     counts: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    average: float = 1.0
+    total: int = 0
+
+    @property
+    def average(self) -> float:
+        """The length of a memory like the others."""
+        return self.total / len(self.rows) if self.total else 1.0
+
+    @property
+    def size(self) -> int:
+        """Bytes it takes."""
+        return self.rows.nbytes + self.counts.nbytes + _USER_BYTES
 
     def updated(self, revision: Revision, rows: NDArray[np.int64], counts: NDArray[np.int32]) -> Lengths:
         """With what changed since: new rows at the end, others in place."""
         last = self.rows[-1] if len(self.rows) else -1
         new = rows > last
+        at = np.searchsorted(self.rows, rows[~new])
+        total = self.total - int(self.counts[at].sum()) + int(counts.sum())
         own = self.counts.copy()
-        own[np.searchsorted(self.rows, rows[~new])] = counts[~new]
-        own = np.concatenate([own, counts[new]])
-        average = float(own.mean()) if own.any() else 1.0
-        return Lengths(revision, np.concatenate([self.rows, rows[new]]), own, average)
+        own[at] = counts[~new]
+        return Lengths(revision, np.concatenate([self.rows, rows[new]]), np.concatenate([own, counts[new]]), total)
 
 
 class LengthCache:
-    """The lengths of the users searched last; readers in several threads share it."""
+    """The lengths of the users searched last, within a budget; readers in several threads share it."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._users: OrderedDict[str, Lengths] = OrderedDict()
         self._lock = threading.Lock()
 
     def count(self, user: str) -> int | None:
         """How many rows the user had when last looked at."""
-        known = self._users.get(user)
+        with self._lock:
+            known = self._users.get(user)
         return None if known is None else len(known.rows)
 
-    async def get(self, tx: Tx, user: str) -> Lengths:
-        """The user's lengths as this transaction sees them."""
-        known = self._users.get(user, Lengths())
-        current = await revision(tx, user)
+    async def get(self, tx: Tx, user: str, current: Revision) -> Lengths:
+        """The user's lengths as this transaction sees them, at the revision it sees."""
+        known = self._held(user)
         if known.revision == current:
             return known
         # Rows were erased, or another reader is ahead of this transaction's view: begin anew.
@@ -67,9 +80,22 @@ class LengthCache:
         rows = np.fromiter((row[0] for row in found), np.int64, len(found))
         counts = np.fromiter((row[1] for row in found), np.int32, len(found))
         known = known.updated(current, rows, counts)
-        with self._lock:
-            self._users[user] = known
-            self._users.move_to_end(user)
-            while len(self._users) > MAX_USERS:
-                self._users.popitem(last=False)
+        self._hold(user, known)
         return known
+
+    def _held(self, user: str) -> Lengths:
+        with self._lock:
+            if user not in self._users:
+                return Lengths()
+            self._users.move_to_end(user)
+            return self._users[user]
+
+    def _hold(self, user: str, lengths: Lengths) -> None:
+        """Keep it, at the cost of those asked for longest ago; the newest stays, however large."""
+        with self._lock:
+            if user in self._users:
+                self._bytes -= self._users.pop(user).size
+            self._users[user] = lengths
+            self._bytes += lengths.size
+            while self._bytes > self._max_bytes and len(self._users) > 1:
+                self._bytes -= self._users.popitem(last=False)[1].size

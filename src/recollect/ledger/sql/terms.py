@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from recollect.ledger.protocol import Scored
+from recollect.ledger.protocol import Revision, Scored
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.terms import K1, B, query_terms, terms_of
@@ -33,14 +33,15 @@ async def lexical(tx: Tx, engine: Engine, lengths: LengthCache, scope: Scope, te
 
     A score of 1 would mean: all terms of the question, said over and over.
     """
-    user = await one(tx, "SELECT number FROM users WHERE user_id = :user", {"user": scope.user})
-    if user is None:
+    terms = query_terms(text)
+    user = await one(tx, "SELECT number, revision, epoch FROM users WHERE user_id = :user", {"user": scope.user})
+    if user is None or not terms:
         return Scored(np.empty(0, np.int64), np.empty(0, np.float32))
-    known = await lengths.get(tx, scope.user)
+    number, *revision = user
+    known = await lengths.get(tx, scope.user, Revision(*revision))
     scores = np.zeros(len(known.rows))
     best = 0.0
-    for term in query_terms(text):
-        rows, times = await engine.terms.postings(tx, word(user[0], term))
+    for rows, times in await engine.terms.postings(tx, [word(number, term) for term in terms]):
         rarity = math.log(1 + (len(known.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
         best += rarity * (K1 + 1)
         if len(rows):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
+Postings: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 
 
 class Dialect(Protocol):
@@ -31,7 +32,11 @@ class Dialect(Protocol):
         ...
 
     def json_test(self, comparison: Where, param: str) -> str:
-        """SQL for a comparison inside the JSON body: tags, evidence, metadata, value, source, trust."""
+        """SQL for a comparison with a field in the JSON body: tags, evidence, value, source, trust."""
+        ...
+
+    def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
+        """SQL for a comparison inside metadata; the name inside it is a parameter too."""
         ...
 
     def contains(self, column: str, param: str) -> str:
@@ -69,8 +74,8 @@ class Terms(Protocol):
         """Forget rows, without a trace; the words must be those they were put under."""
         ...
 
-    async def postings(self, tx: Tx, word: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows under a word, rising, and how often it is said in each."""
+    async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
+        """For each word the rows under it, rising, and how often it is said in each."""
         ...
 
     async def count(self, tx: Tx) -> int:

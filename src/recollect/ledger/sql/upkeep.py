@@ -9,7 +9,7 @@ from typing import Any
 from recollect.ledger.sql.migrate import meta, set_meta
 from recollect.ledger.sql.terms import length_of, words_of
 from recollect.ledger.sql.tx import Engine, Tx, one
-from recollect.ledger.terms import TERMS_VERSION
+from recollect.ledger.terms import TERMS_RULES
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import to_micros
@@ -94,4 +94,4 @@ async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None])
     await tx.run("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.row = vectors.row)", {})
     # Whoever holds lengths or rows from before reads them again.
     await tx.run("UPDATE users SET epoch = epoch + 1", {})
-    await set_meta(tx, "terms", str(TERMS_VERSION))
+    await set_meta(tx, "terms", TERMS_RULES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.packing import packed
 from recollect.ledger.protocol import IndexRow, Revision, Unembedded
@@ -54,19 +54,21 @@ async def drop_vectors(tx: Tx, user: str, rows: Sequence[int]) -> None:
         )
 
 
-async def embed(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector]) -> None:
+async def embed(
+    tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector], versions: Mapping[int, int] | None
+) -> None:
     """Keep vectors made later; the rows count as changed, so that indexes take them up."""
     row = await one(
         tx, "UPDATE users SET revision = revision + 1 WHERE user_id = :user RETURNING revision", {"user": user}
     )
     if row is None:
         return
-    # A row erased in the meantime gets no vector.
+    # A row erased in the meantime gets no vector, and new words do not get the vector of the old.
     present = await tx.rows(
-        f"SELECT row FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
-        {"user": user, "rows": list(vectors)},
+        f"SELECT row, version FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        {"user": user, "rows": [int(number) for number in vectors]},
     )
-    kept = {row: vectors[row] for (row,) in present}
+    kept = {number: vectors[number] for number, version in present if versions is None or versions[number] == version}
     await put_vectors(tx, model, user, kept)
     await tx.run(
         f"UPDATE memories SET revision = :revision WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
@@ -92,13 +94,21 @@ async def index_rows(tx: Tx, user: str, model: EmbeddingModel, after: int) -> tu
     return current, [IndexRow(*row) for row in rows]
 
 
-async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int) -> list[Unembedded]:
-    """Rows without a vector of the model."""
+async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int, user: str | None) -> list[Unembedded]:
+    """Rows without a vector of the model, of one user or of all."""
+    params: dict[str, Any] = {
+        "model": await model_number(tx, model) or 0,
+        "after": after,
+        "limit": checked_limit(limit),
+    }
+    of_user = ""
+    if user is not None:
+        params["user"], of_user = user, "m.user_id = :user AND "
     rows = await tx.rows(
-        "SELECT m.row, m.user_id, m.content FROM memories m WHERE m.row > :after AND NOT EXISTS "
+        f"SELECT m.row, m.user_id, m.content, m.version FROM memories m WHERE {of_user}m.row > :after AND NOT EXISTS "
         "(SELECT 1 FROM vectors v WHERE v.user_id = m.user_id AND v.model = :model AND v.row = m.row) "
         "ORDER BY m.row LIMIT :limit",
-        {"model": await model_number(tx, model) or 0, "after": after, "limit": checked_limit(limit)},
+        params,
     )
     return [Unembedded(*row) for row in rows]
 

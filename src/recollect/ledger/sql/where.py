@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from recollect.ledger.sql.tx import Dialect
-from recollect.model.query import And, Filter, Kind, Not, Op, Or, Where
+from recollect.model.query import FIELDS, And, Filter, Kind, Not, Op, Or, Where
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 
 _SIGNS = {Op.EQ: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
-_IN_BODY = {"value", "source", "trust", "tags", "evidence", "metadata"}
+_IN_BODY = {"value", "source", "trust", "tags", "evidence"}
+_COLUMNS = {name: '"key"' if name == "key" else name for name in FIELDS}
 
 
 def condition(filter: Filter, dialect: Dialect, params: dict[str, Any]) -> str:
@@ -33,9 +34,12 @@ def condition(filter: Filter, dialect: Dialect, params: dict[str, Any]) -> str:
 def _comparison(filter: Where, dialect: Dialect, params: dict[str, Any]) -> str:
     name = f"f{len(params)}"
     params[name] = _value(filter)
-    if filter.field.partition(".")[0] in _IN_BODY:
+    if filter.kind is Kind.JSON:
+        params[f"{name}_in"] = filter.inside
+        return dialect.metadata_test(filter, name, f"{name}_in")
+    if filter.field in _IN_BODY:
         return dialect.json_test(filter, name)
-    column = '"key"' if filter.field == "key" else filter.field
+    column = _COLUMNS[filter.field]
     if filter.kind is Kind.NUMBER:
         # Whole numbers in a column may be compared with any number.
         column = f"CAST({column} AS DOUBLE PRECISION)"

@@ -1,0 +1,67 @@
+"""What takes back lines of history: worked out against the memories as they are now, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from recollect.errors import Conflict, NotFound
+from recollect.ledger.fields import from_plain
+from recollect.ledger.plan import Revert
+from recollect.model.change import Entry, Verb
+from recollect.model.memory import MemoryRecord, Status
+
+
+def taken_back(lines: Sequence[Entry]) -> set[int]:
+    """Which lines of history no longer stand, because a later line that stands took them back."""
+    gone: set[int] = set()
+    for line in sorted(lines, key=lambda line: -line.id):
+        if line.undoes is not None and line.id not in gone:
+            gone.add(line.undoes)
+    return gone
+
+
+def reverts(
+    entry: Entry, batch: Sequence[Entry], now: Mapping[str, MemoryRecord], *, whole: bool = False
+) -> list[Revert]:
+    """What takes back a line of history, or the `whole` batch it belongs to, as far as that still stands.
+
+    A superseding is always taken back together with what it brought in, and an undo with all it took back.
+    """
+    together = list(reversed(batch)) if whole or entry.verb is Verb.UNDO else _belonging(entry, batch)
+    if entry.verb is not Verb.UNDO:
+        # What was brought in goes first, so that the old value finds its key free.
+        together.sort(key=lambda line: line.verb is not Verb.ADD)
+    current, found = dict(now), []
+    for line in together:
+        revert = _revert(line, current)
+        current[line.memory_id] = replace(current[line.memory_id], **from_plain(revert.fields))
+        found.append(revert)
+    return found
+
+
+def _belonging(entry: Entry, batch: Sequence[Entry]) -> list[Entry]:
+    if entry.verb not in (Verb.ADD, Verb.SUPERSEDE):
+        return [entry]
+    replacement = entry.after.get("superseded_by") if entry.verb is Verb.SUPERSEDE else entry.memory_id
+    return [
+        line
+        for line in batch
+        if line.id == entry.id
+        or (line.verb is Verb.ADD and line.memory_id == replacement)
+        or (line.verb is Verb.SUPERSEDE and line.after.get("superseded_by") == replacement)
+    ]
+
+
+def _revert(entry: Entry, now: Mapping[str, MemoryRecord]) -> Revert:
+    record = now.get(entry.memory_id)
+    if record is None:
+        raise NotFound(f"no memory {entry.memory_id}")
+    before = {"status": Status.FORGOTTEN} if entry.before is None else entry.before
+    for name, value in from_plain(entry.after).items():
+        if getattr(record, name) != value:
+            raise Conflict(
+                f"change {entry.id} cannot be undone: {name} of memory {record.id} was changed again since; "
+                f"undo the later change first (see its history)"
+            )
+    return Revert(entry.memory_id, before, undoes=entry.id)

@@ -1,0 +1,70 @@
+"""Search through the Python door: what may be found is found, however much else there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recollect import Memory
+from recollect.settings import preset_names
+from recollect.testing.fake_embedder import FakeEmbedder
+
+CROWD = 300
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
+        yield memory
+
+
+def crowd(memory: Memory, **fields: object) -> None:
+    memory.import_({"memory": f"tea tea tea {number}", "user_id": "a", **fields} for number in range(CROWD))
+
+
+def found(memory: Memory, **asked: object) -> list[str]:
+    # A vector that is like nothing: only words can find anything here.
+    result = memory.search("tea", user_id="a", limit=5, embedding=[0.0] * 15 + [1.0], **asked)  # type: ignore[arg-type]
+    return [hit.memory for hit in result if hit.scores["lexical"] > 0]
+
+
+def test_memories_of_other_projects_do_not_crowd_out_ones_own(memory: Memory) -> None:
+    crowd(memory, project_id="other")
+    memory.add("one cup of tea after a very long walk in the hills", user_id="a")
+    assert found(memory) == ["one cup of tea after a very long walk in the hills"]
+
+
+def test_forgotten_memories_do_not_crowd_out_the_others(memory: Memory) -> None:
+    crowd(memory)
+    memory.delete_all(user_id="a")
+    memory.add("one cup of tea after a very long walk in the hills", user_id="a")
+    assert len(found(memory)) == 1
+
+
+def test_what_a_filter_leaves_out_does_not_crowd_out_what_it_lets_pass(memory: Memory) -> None:
+    crowd(memory)
+    memory.add("one cup of tea after a very long walk in the hills", user_id="a", tags=["walk"])
+    assert len(found(memory, filters={"tags": "walk"})) == 1
+
+
+def test_the_ledger_in_memory_ranks_like_the_one_on_disk(tmp_path: Path) -> None:
+    texts = ["apple banana cherry", "banana", "cherry pie", "apple tart", "plum"]
+    answers = []
+    for place in ({"home": tmp_path}, {"database": "memory:"}):
+        with Memory(embedder=FakeEmbedder(16), **place) as memory:  # type: ignore[arg-type]
+            for text in texts:
+                memory.add(text, user_id="a")
+            hits = memory.search("cherry banana apple", user_id="a")
+            answers.append([(hit.memory, round(hit.score, 4)) for hit in hits])
+    assert answers[0] == answers[1]
+    assert answers[0][0][0] == "apple banana cherry"
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_finds_what_was_asked_for(tmp_path: Path, preset: str) -> None:
+    with Memory(home=tmp_path, preset=preset) as memory:
+        memory.add("The budget for the Hawaii trip is $10,000", user_id="a")
+        memory.add("The dentist is on Tuesday", user_id="a")
+        assert memory.search("What is my budget for the trip?", user_id="a")[0].memory.startswith("The budget")

@@ -137,6 +137,6 @@ print(run("--home", "{home}", "add", "hello"), run("--home", "{home}", "list"), 
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         assert done.stdout.splitlines()[-1] == "5 5 5"
         assert "fail  home" in done.stdout
-        assert f"{home}/recollect.db cannot be opened for writing" in done.stderr
+        assert f"cannot make {home}/recollect.db: Permission denied" in done.stderr
         assert "Traceback" not in done.stderr
         assert not list(home.iterdir())

@@ -5,22 +5,31 @@ It is the plainest reading of the promise, and what the other ledgers are held a
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.errors import Conflict, IdempotencyReuse, NotFound, StoreUnavailable
+from recollect.errors import Conflict, NotFound, StoreUnavailable
 from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.fields import to_plain
+from recollect.ledger.memory_rows import (
+    Row,
+    User,
+    by_time,
+    copy_of,
+    is_within,
+    known_of,
+    plain_copy,
+    replayed,
+    turn_of,
+)
 from recollect.ledger.packing import packed
 from recollect.ledger.plan import (
-    Known,
     Plan,
     Revert,
     check_owner,
@@ -29,41 +38,19 @@ from recollect.ledger.plan import (
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.ledger.undo import reverts, taken_back
-from recollect.model.change import Add, Applied, By, Change, Entry, Once, Outcome
+from recollect.model.change import Add, Applied, By, Change, Entry, Once
 from recollect.model.filters import matches
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Filter, Listing, checked_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
-from recollect.model.times import now, to_micros
-from recollect.model.turn import Conversation, Role, Turn
+from recollect.model.times import now
+from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
-
-
-@dataclass(slots=True)
-class _Row:
-    """A memory, its number, the revision that last changed it, and its vectors."""
-
-    number: int
-    record: MemoryRecord
-    revision: int
-    vectors: dict[EmbeddingModel, bytes] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _User:
-    """All that one user has. Rows and entries stand in the order they were made."""
-
-    revision: int = 0
-    rows: dict[str, _Row] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
-    turn_ids: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    conversations: dict[tuple[str, str], Conversation] = field(default_factory=dict)
-    done: dict[str, tuple[Once, Applied]] = field(default_factory=dict)
 
 
 class MemoryLedger:
@@ -71,7 +58,7 @@ class MemoryLedger:
 
     def __init__(self, model: EmbeddingModel) -> None:
         self._model = model
-        self._users: dict[str, _User] = {}
+        self._users: dict[str, User] = {}
         self._row_count = 0
         self._entry_count = 0
         self._closed = False
@@ -79,7 +66,7 @@ class MemoryLedger:
     async def apply(self, scope: Scope, changes: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
         user = self._user(scope.user)
         if once is not None and once.key in user.done:
-            return _replayed(user, once)
+            return replayed(user, once)
         check_owner(scope, changes)
         applied = self._write(scope, user, changes, by=by)
         if once is not None:
@@ -128,14 +115,14 @@ class MemoryLedger:
             record = rows[id].record
             rows[id].record = replace(record, access_count=record.access_count + 1, last_accessed_at=at)
 
-    def _user(self, name: str) -> _User:
+    def _user(self, name: str) -> User:
         """What the user has; someone new is kept with the first write that goes through."""
         if self._closed:
             raise StoreUnavailable("the ledger in memory is closed")
-        return self._users.get(name) or _User()
+        return self._users.get(name) or User()
 
-    def _write(self, scope: Scope, user: _User, changes: Sequence[Change | Revert], *, by: By) -> Applied:
-        planned = plan(changes, _known(user), at=now())
+    def _write(self, scope: Scope, user: User, changes: Sequence[Change | Revert], *, by: By) -> Applied:
+        planned = plan(changes, known_of(user), at=now())
         vectors = {id: packed(vector, self._model) for id, vector in planned.vectors.items()}
         # Nothing below can fail, so all of it happens or none.
         self._users[scope.user] = user
@@ -143,18 +130,18 @@ class MemoryLedger:
         batch = by.batch or new_id()
         for id, record in planned.added.items():
             self._row_count += 1
-            user.rows[id] = _Row(self._row_count, _copy(record), user.revision)
+            user.rows[id] = Row(self._row_count, copy_of(record), user.revision)
         for id, record in planned.changed.items():
             row = user.rows[id]
             if record.content != row.record.content:
                 row.vectors.clear()
-            row.record, row.revision = _copy(record), user.revision
+            row.record, row.revision = copy_of(record), user.revision
         for id, vector in vectors.items():
             user.rows[id].vectors[self._model] = vector
         self._write_lines(user, planned, batch=batch, by=by)
         return Applied(batch, tuple(planned.outcomes))
 
-    def _write_lines(self, user: _User, planned: Plan, *, batch: str, by: By) -> None:
+    def _write_lines(self, user: User, planned: Plan, *, batch: str, by: By) -> None:
         for line in planned.lines:
             self._entry_count += 1
             user.entries.append(
@@ -166,22 +153,22 @@ class MemoryLedger:
                     at=planned.at,
                     by=By(by.who, by.why),
                     version=line.version,
-                    before=None if line.before is None else _plain_copy(to_plain(line.before)),
-                    after=_plain_copy(to_plain(line.after)),
+                    before=None if line.before is None else plain_copy(to_plain(line.before)),
+                    after=plain_copy(to_plain(line.after)),
                     undoes=line.undoes,
                 )
             )
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
         rows = self._user(scope.user).rows
-        return [_copy(rows[id].record) for id in ids if id in rows]
+        return [copy_of(rows[id].record) for id in ids if id in rows]
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        records = sorted(self._listed(scope, listing), key=_by_time, reverse=listing.order == "newest")
+        records = sorted(self._listed(scope, listing), key=by_time, reverse=listing.order == "newest")
         if listing.cursor is not None:
             last = read_cursor(listing.cursor)
             newest = listing.order == "newest"
-            records = [each for each in records if (_by_time(each) < last if newest else _by_time(each) > last)]
+            records = [each for each in records if (by_time(each) < last if newest else by_time(each) > last)]
         return page_of(records, listing.limit)
 
     async def count(self, scope: Scope, listing: Listing) -> int:
@@ -190,10 +177,10 @@ class MemoryLedger:
     def _listed(self, scope: Scope, listing: Listing) -> Iterator[MemoryRecord]:
         for row in self._user(scope.user).rows.values():
             record = row.record
-            inside = record.place in scope.seen_places if listing.visible else _is_within(record, scope)
+            inside = record.place in scope.seen_places if listing.visible else is_within(record, scope)
             wanted = not listing.statuses or record.status in listing.statuses
             if inside and wanted and matches(record, listing.filter):
-                yield _copy(record)
+                yield copy_of(record)
 
     async def history(
         self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
@@ -204,7 +191,7 @@ class MemoryLedger:
             for entry in reversed(user.entries)
             if (before is None or entry.id < before)
             and (
-                _is_within(user.rows[entry.memory_id].record, scope)
+                is_within(user.rows[entry.memory_id].record, scope)
                 if memory_id is None
                 else entry.memory_id == memory_id
             )
@@ -225,7 +212,7 @@ class MemoryLedger:
         user = self._user(scope.user)
         ids = user.turn_ids.get((scope.project, scope.session), [])
         said = [
-            _turn(scope, user.rows[id].record, position)
+            turn_of(scope, user.rows[id].record, position)
             for position, id in enumerate(ids, 1)
             if position > after and user.rows[id].record.status is Status.ACTIVE
         ]
@@ -263,7 +250,7 @@ class MemoryLedger:
             record = row.record
             seen = record.place in scope.seen_places and record.status is Status.ACTIVE
             if seen and matches(record, filter):
-                yield Numbered(row.number, _copy(record))
+                yield Numbered(row.number, copy_of(record))
 
     async def revision(self, user: str) -> Revision:
         return Revision(self._user(user).revision)
@@ -314,7 +301,7 @@ class MemoryLedger:
         for row in self._rows():
             row.vectors.pop(model, None)
 
-    def _rows(self) -> list[_Row]:
+    def _rows(self) -> list[Row]:
         self._check_open()
         return [row for user in self._users.values() for row in user.rows.values()]
 
@@ -348,56 +335,6 @@ class MemoryLedger:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the ledger in memory is closed")
-
-
-def _known(user: _User) -> Known:
-    known = Known()
-    for row in user.rows.values():
-        known.hold(row.record)
-    return known
-
-
-def _replayed(user: _User, once: Once) -> Applied:
-    first, applied = user.done[once.key]
-    if first.digest != once.digest:
-        raise IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")
-    outcomes = (
-        Outcome(each.verb, _copy(user.rows[each.record.id].record), each.changed) for each in applied.outcomes
-    )
-    return Applied(applied.batch, tuple(outcomes), replayed=True)
-
-
-def _copy(record: MemoryRecord) -> MemoryRecord:
-    """A record that shares no dict with another, holding what a store of JSON would give back."""
-    if not record.metadata and not record.detail:
-        return record
-    return replace(record, metadata=_plain_copy(record.metadata), detail=_plain_copy(record.detail))
-
-
-def _plain_copy(plain: Mapping[str, Any]) -> dict[str, Any]:
-    copied: dict[str, Any] = json.loads(json.dumps(dict(plain)))
-    return copied
-
-
-def _by_time(record: MemoryRecord) -> tuple[int, str]:
-    return to_micros(record.created_at), record.id
-
-
-def _is_within(record: MemoryRecord, scope: Scope) -> bool:
-    """Whether it belongs to the scope: the user's, or the project's, or the session's alone."""
-    return scope.project in ("", record.scope.project) and scope.session in ("", record.scope.session)
-
-
-def _turn(scope: Scope, record: MemoryRecord, position: int) -> Turn:
-    return Turn(
-        id=record.id,
-        scope=scope,
-        role=Role(record.detail["role"]),
-        content=record.content,
-        said_at=record.created_at,
-        name=record.detail.get("name"),
-        position=position,
-    )
 
 
 async def open_memory(model: EmbeddingModel) -> MemoryLedger:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Rows with a score each, from 0 to 1, in no order."""
+    """Rows with a score each, from 0 to 1; whoever gives them says in which order."""
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]

@@ -130,6 +130,8 @@ def make_file(path: Path, *, vfs: str | None) -> None:
         if vfs is None and not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise StoreUnavailable(f"cannot make {path}: {error.strerror}") from error
+        raise StoreUnavailable(
+            f"cannot make {path}: {error.strerror}; check that the folder is yours, or give another with --home"
+        ) from error
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(f"{path} is read-only: give it write permission, or another folder with --home")

@@ -1,0 +1,89 @@
+"""What the ledger in memory keeps of one user, and how it reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recollect.errors import IdempotencyReuse
+from recollect.ledger.plan import Known
+from recollect.model.change import Applied, Entry, Once, Outcome
+from recollect.model.memory import MemoryRecord
+from recollect.model.scope import Scope
+from recollect.model.times import to_micros
+from recollect.model.turn import Conversation, Role, Turn
+from recollect.models.embedding import EmbeddingModel
+
+
+@dataclass(slots=True)
+class Row:
+    """A memory, its number, the revision that last changed it, and its vectors."""
+
+    number: int
+    record: MemoryRecord
+    revision: int
+    vectors: dict[EmbeddingModel, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class User:
+    """All that one user has. Rows and entries stand in the order they were made."""
+
+    revision: int = 0
+    rows: dict[str, Row] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    turn_ids: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    conversations: dict[tuple[str, str], Conversation] = field(default_factory=dict)
+    done: dict[str, tuple[Once, Applied]] = field(default_factory=dict)
+
+
+def known_of(user: User) -> Known:
+    known = Known()
+    for row in user.rows.values():
+        known.hold(row.record)
+    return known
+
+
+def replayed(user: User, once: Once) -> Applied:
+    first, applied = user.done[once.key]
+    if first.digest != once.digest:
+        raise IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")
+    outcomes = (
+        Outcome(each.verb, copy_of(user.rows[each.record.id].record), each.changed) for each in applied.outcomes
+    )
+    return Applied(applied.batch, tuple(outcomes), replayed=True)
+
+
+def copy_of(record: MemoryRecord) -> MemoryRecord:
+    """A record that shares no dict with another, holding what a store of JSON would give back."""
+    if not record.metadata and not record.detail:
+        return record
+    return replace(record, metadata=plain_copy(record.metadata), detail=plain_copy(record.detail))
+
+
+def plain_copy(plain: Mapping[str, Any]) -> dict[str, Any]:
+    copied: dict[str, Any] = json.loads(json.dumps(dict(plain)))
+    return copied
+
+
+def by_time(record: MemoryRecord) -> tuple[int, str]:
+    return to_micros(record.created_at), record.id
+
+
+def is_within(record: MemoryRecord, scope: Scope) -> bool:
+    """Whether it belongs to the scope: the user's, or the project's, or the session's alone."""
+    return scope.project in ("", record.scope.project) and scope.session in ("", record.scope.session)
+
+
+def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
+    return Turn(
+        id=record.id,
+        scope=scope,
+        role=Role(record.detail["role"]),
+        content=record.content,
+        said_at=record.created_at,
+        name=record.detail.get("name"),
+        position=position,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -20,6 +22,7 @@ from recollect.errors import (
     InvalidText,
     ModelUnavailable,
     NotFound,
+    StoreCorrupt,
 )
 from recollect.testing.fake_embedder import FakeEmbedder
 
@@ -416,3 +419,20 @@ def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path, caplo
         assert memory.search("tea number 7", user_id="user 1")[0].scores["dense"] > 0
         assert memory.reembed() == 0
         assert memory.stats()["vectors"] == 300
+
+
+def test_the_ledger_is_for_its_owner_alone(memory: Memory, tmp_path: Path) -> None:
+    memory.add("Likes tea", user_id="a")
+    files = list(tmp_path.glob("recollect.db*"))
+    assert files
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+
+
+def test_the_file_of_another_program_is_refused_untouched(tmp_path: Path) -> None:
+    file = tmp_path / "invoices.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE invoices (number)")
+    with pytest.raises(StoreCorrupt, match="invoices"):
+        Memory(str(file)).open()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("invoices",)]

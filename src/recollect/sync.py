@@ -158,7 +158,12 @@ class Memory:
         self._check_process()
         self._check_thread()
         with self._opening:
-            self._run(AsyncMemory.open, opens=True)
+            try:
+                self._run(AsyncMemory.open, opens=True)
+            except BaseException:
+                # What could not be opened leaves no thread behind; opening it again is another try.
+                self._stop()
+                raise
         return self
 
     def close(self) -> None:

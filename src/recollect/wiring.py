@@ -56,7 +56,7 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
         from recollect.ledger.postgres import open_postgres
 
         return await open_postgres(database, model)
-    if database == "memory:":
+    if database in ("memory:", ":memory:"):
         from recollect.ledger.memory import open_memory
 
         return await open_memory(model)

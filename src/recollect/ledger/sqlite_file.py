@@ -122,13 +122,21 @@ def _ensure_wal(connection: apsw.Connection) -> None:
     raise apsw.BusyError("the journal mode could not be set")
 
 
+def _make_private(path: Path) -> None:
+    try:
+        # Only if it is new: closing a file that others have open would drop their locks.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        pass
+
+
 def make_file(path: Path, *, vfs: str | None) -> None:
     """Make the folder and an empty file, for its owner alone."""
     try:
         # What people tell an assistant is nobody else's business on a shared machine.
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if vfs is None and not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            _make_private(path)
     except OSError as error:
         raise StoreUnavailable(
             f"cannot make {path}: {error.strerror}; check that the folder is yours, or give another with --home"

@@ -98,9 +98,10 @@ async def main() -> None:
 
 async def measure(home: Path, args: argparse.Namespace) -> None:
     """Fill a ledger step by step, and measure after each step."""
-    settings = load({"home": home}, environ={}).settings
-    embedder = await open_embedder(settings.model_copy(update={"embedding_cache_mb": 0}))
-    service = await open_service(settings, embedder=embedder)
+    # Without a cache of vectors: every question is embedded, as the floor does it.
+    settings = load({"home": home, "embedding_cache_mb": 0}, environ={}).settings
+    embedder = await open_embedder(settings)
+    service = await open_service(settings)
     asked = list(islice(questions(1), args.questions + 5))
     await embedder.embed(["warm"])
     print(f"{embedder.model}, {args.questions} questions each, one file\n")

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from recollect.ledger.sql.tx import Postings, Row, Tx
-from recollect.model.query import Kind, Op, Where
+from recollect.ledger.sql.tx import SIGNS, Postings, Row, Tx
+from recollect.model.query import Op, Where
 
-_SIGNS = {Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 # Texts, quoted names and casts come first, so that a colon in them is never taken for a parameter.
 _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|::|:([a-z_][a-z0-9_]*)""", re.IGNORECASE)
 
@@ -77,17 +76,11 @@ class PostgresDialect:
     def contains(self, column: str, param: str) -> str:
         return f"strpos({column}, :{param}) > 0"
 
-    def json_test(self, comparison: Where, param: str) -> str:
-        if comparison.kind is Kind.TEXTS:
-            return f"(body::jsonb -> '{comparison.field}') {'?' if comparison.op is Op.CONTAINS else '?|'} :{param}"
-        held = f"(body::jsonb ->> '{comparison.field}')"
-        if comparison.field == "trust":
-            held = f"coalesce({held}, 'high')"
-        elif comparison.field == "source":
-            held = f"coalesce({held}, '')"
-        if comparison.op is Op.IN:
-            return self.among(held, param)
-        return self.contains(held, param) if comparison.op is Op.CONTAINS else f"{held} = :{param}"
+    def in_body(self, name: str) -> str:
+        return f"(body::jsonb ->> '{name}')"
+
+    def has_member(self, name: str, param: str, *, any_of: bool) -> str:
+        return f"(body::jsonb -> '{name}') {'?|' if any_of else '?'} :{param}"
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Inside metadata a value has its own type: 1, true and "1" are three things."""
@@ -107,8 +100,8 @@ class PostgresDialect:
                 return f"{kind} = 'array' AND {held} @> :{param}::jsonb"
         if is_text:
             # In this collation texts are in order of their characters' numbers.
-            return f"""{kind} = 'string' AND {text} COLLATE "C" {_SIGNS[comparison.op]} :{param}"""
-        return f"{kind} = 'number' AND {held} {_SIGNS[comparison.op]} :{param}::jsonb"
+            return f"""{kind} = 'string' AND {text} COLLATE "C" {SIGNS[comparison.op]} :{param}"""
+        return f"{kind} = 'number' AND {held} {SIGNS[comparison.op]} :{param}::jsonb"
 
 
 class PostgresTx:

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from recollect.ledger.sql.tx import Postings, Tx
-from recollect.model.query import Kind, Op, Where
-
-_SIGNS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
+from recollect.ledger.sql.tx import SIGNS, Postings, Tx
+from recollect.model.query import Op, Where
 
 
 class SqliteDialect:
@@ -34,19 +32,12 @@ class SqliteDialect:
     def contains(self, column: str, param: str) -> str:
         return f"instr({column}, :{param}) > 0"
 
-    def json_test(self, comparison: Where, param: str) -> str:
-        path = f"'$.{comparison.field}'"
-        if comparison.kind is Kind.TEXTS:
-            wanted = f"value = :{param}" if comparison.op is Op.CONTAINS else self.among("value", param)
-            return f"EXISTS (SELECT 1 FROM json_each(body, {path}) WHERE {wanted})"
-        held = f"json_extract(body, {path})"
-        if comparison.field == "trust":
-            held = f"coalesce({held}, 'high')"
-        elif comparison.field == "source":
-            held = f"coalesce({held}, '')"
-        if comparison.op is Op.IN:
-            return self.among(held, param)
-        return self.contains(held, param) if comparison.op is Op.CONTAINS else f"{held} = :{param}"
+    def in_body(self, name: str) -> str:
+        return f"json_extract(body, '$.{name}')"
+
+    def has_member(self, name: str, param: str, *, any_of: bool) -> str:
+        wanted = self.among("value", param) if any_of else f"value = :{param}"
+        return f"EXISTS (SELECT 1 FROM json_each(body, '$.{name}') WHERE {wanted})"
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Inside metadata a value has its own type: 1, true and "1" are three things."""
@@ -67,7 +58,7 @@ class SqliteDialect:
             member = f"EXISTS (SELECT 1 FROM json_each(body, {path}) WHERE type IN {kinds} AND value = :{param})"
             within = f"WHEN 'text' THEN instr({held}, :{param}) > 0 " if isinstance(value, str) else ""
             return f"CASE {kind} {within}WHEN 'array' THEN {member} END"
-        return f"{kind} IN {kinds} AND {held} {_SIGNS[comparison.op]} :{param}"
+        return f"{kind} IN {kinds} AND {held} {SIGNS[comparison.op]} :{param}"
 
 
 class FtsTerms:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from recollect.model.query import Where
+from recollect.model.query import Op, Where
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
+# How a comparison is written; what is not equal is the negation of what is.
+SIGNS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 Postings: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 
 
@@ -31,8 +33,12 @@ class Dialect(Protocol):
         """SQL that is true where the column is one of the values of a list parameter."""
         ...
 
-    def json_test(self, comparison: Where, param: str) -> str:
-        """SQL for a comparison with a field in the JSON body: tags, evidence, value, source, trust."""
+    def in_body(self, name: str) -> str:
+        """SQL for a text in the JSON body, by one of our own names."""
+        ...
+
+    def has_member(self, name: str, param: str, *, any_of: bool) -> str:
+        """SQL that is true where a list in the JSON body holds the parameter, or any member of it."""
         ...
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from recollect.ledger.sql.tx import Dialect
+from recollect.ledger.sql.tx import SIGNS, Dialect
 from recollect.model.query import FIELDS, And, Filter, Kind, Not, Op, Or, Where
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 
-_SIGNS = {Op.EQ: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
-_IN_BODY = {"value", "source", "trust", "tags", "evidence"}
+# Texts in the body, and what they are when they are not written down.
+_IN_BODY = {"value": "NULL", "source": "''", "trust": "'high'"}
 _COLUMNS = {name: '"key"' if name == "key" else name for name in FIELDS}
 
 
@@ -37,9 +37,11 @@ def _comparison(filter: Where, dialect: Dialect, params: dict[str, Any]) -> str:
     if filter.kind is Kind.JSON:
         params[f"{name}_in"] = filter.inside
         return dialect.metadata_test(filter, name, f"{name}_in")
-    if filter.field in _IN_BODY:
-        return dialect.json_test(filter, name)
     column = _COLUMNS[filter.field]
+    if filter.kind is Kind.TEXTS:
+        return dialect.has_member(column, name, any_of=filter.op is Op.IN)
+    if filter.field in _IN_BODY:
+        column = f"COALESCE({dialect.in_body(column)}, {_IN_BODY[filter.field]})"
     if filter.kind is Kind.NUMBER:
         # Whole numbers in a column may be compared with any number.
         column = f"CAST({column} AS DOUBLE PRECISION)"
@@ -47,7 +49,7 @@ def _comparison(filter: Where, dialect: Dialect, params: dict[str, Any]) -> str:
         return dialect.among(column, name)
     if filter.op is Op.CONTAINS:
         return dialect.contains(column, name)
-    return f"{column} {_SIGNS.get(filter.op, '=')} :{name}"
+    return f"{column} {SIGNS[filter.op]} :{name}"
 
 
 def _value(filter: Where) -> Any:

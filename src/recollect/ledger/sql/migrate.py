@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
 from recollect.errors import StoreCorrupt, StoreTooNew
-from recollect.ledger.sql.tx import Engine, Row, Tx, one
+from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.model.times import now, to_micros
 
 _NAME = re.compile(r"(\d{4})_\w+(?:\.(\w+))?\.sql")
@@ -40,11 +40,8 @@ async def migrate(engine: Engine) -> None:
     """Bring the store to the newest schema; refuse one from a newer Recollect untouched."""
     known = migrations(engine.dialect.name)
     newest = max(known)
-    current = await engine.read(_schema)
-    if current == newest:
+    if await engine.read(_known_schema) == newest:
         return
-    if not current and (found := await engine.read(_strangers)):
-        raise StoreCorrupt(f"this is not a Recollect ledger: it has a table {found[0][0]!r}; give another file")
     for number, statements in known.items():
 
         async def step(tx: Tx, number: int = number, statements: tuple[str, ...] = statements) -> None:
@@ -77,8 +74,15 @@ async def _schema(tx: Tx) -> int:
     return int(await meta(tx, "schema") or 0) if exists else 0
 
 
-async def _strangers(tx: Tx) -> Sequence[Row]:
-    return await tx.rows(tx.dialect.words["stranger"], {})
+async def _known_schema(tx: Tx) -> int:
+    """The schema of a ledger, 0 for an empty store; what is neither is refused.
+
+    Both are looked at in one view: another process may be making the ledger at this moment.
+    """
+    current = await _schema(tx)
+    if not current and (found := await tx.rows(tx.dialect.words["stranger"], {})):
+        raise StoreCorrupt(f"this is not a Recollect ledger: it has a table {found[0][0]!r}; give another file")
+    return current
 
 
 async def meta(tx: Tx, name: str) -> str | None:

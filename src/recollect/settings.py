@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
@@ -46,7 +46,7 @@ class Settings(BaseModel):
         str,
         Field(
             description="What makes vectors: bundled, openai:MODEL, model2vec:NAME, "
-            "sentence-transformers:NAME or fastembed:NAME."
+            "sentence-transformers:NAME, fastembed:NAME or neural (an extra)."
         ),
     ] = "bundled"
     embedder_url: Annotated[
@@ -71,6 +71,97 @@ class Settings(BaseModel):
     search_min_score: Annotated[
         float, Field(ge=0, le=1, description="Hits below this score are left out, from 0 to 1.")
     ] = 0.0
+    search_elbow: Annotated[
+        bool, Field(description="Also cut a search off where the scores fall steeply after the first hits.")
+    ] = False
+    fusion: Annotated[
+        Literal["learned", "rrf", "weights"],
+        Field(description="How signals become one score: the learned blend, reciprocal ranks, or plain weights."),
+    ] = "learned"
+    recency_weight: Annotated[
+        float, Field(ge=0, le=1, description="How much of the score is for being recent, from 0 to 1.")
+    ] = 0.2
+    recency_days: Annotated[
+        float, Field(gt=0, le=36_500, description="Age at which being recent has fallen to 37 %.")
+    ] = 30.0
+    importance_weight: Annotated[
+        float, Field(ge=0, le=1, description="How much of the score is for being important, from 0 to 1.")
+    ] = 0.0
+    access_weight: Annotated[
+        float, Field(ge=0, le=1, description="How much of the score is for having been recalled often, from 0 to 1.")
+    ] = 0.0
+    diversity: Annotated[
+        float,
+        Field(ge=0, le=1, description="Relevance against variety when hits are chosen: 1 is relevance alone."),
+    ] = 0.7
+    hits_per_source: Annotated[
+        int, Field(ge=1, le=1000, description="Most hits that may stem from one and the same turn.")
+    ] = 2
+
+    recall_decide: Annotated[
+        bool, Field(description="Let recall skip greetings, general knowledge and tool requests.")
+    ] = True
+    recall_facts: Annotated[
+        int, Field(ge=0, le=1000, description="Most keyed facts that recall gives whatever the question.")
+    ] = 20
+    recall_facts_importance: Annotated[
+        float, Field(ge=0, le=1, description="Least importance of the keyed facts that are always given.")
+    ] = 0.5
+    time_words: Annotated[
+        Literal["prefer", "filter", "off"],
+        Field(description='What "last March" in a question does: prefer what happened then, ask for it, or nothing.'),
+    ] = "prefer"
+    rewrite: Annotated[
+        Literal["auto", "off", "terms", "llm", "hyde"],
+        Field(
+            description="How a vague question is completed: by terms of the last messages, by the LLM, by an answer "
+            "the LLM imagines (hyde), or auto: terms first, the LLM where there is one and the question stays vague."
+        ),
+    ] = "auto"
+    rewrite_timeout_s: Annotated[
+        float, Field(gt=0, le=60, description="Longest wait for a rewrite; then the words are used as they are.")
+    ] = 2.0
+    context_tokens: Annotated[
+        int, Field(ge=64, le=1_000_000, description="Most tokens of memories that recall puts into a prompt.")
+    ] = 2048
+    context_format: Annotated[
+        Literal["recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"],
+        Field(description="How memories are written into a prompt."),
+    ] = "recollect"
+    context_place: Annotated[
+        Literal["before-question", "system", "question"],
+        Field(
+            description="Where they go: a message before the last user message, the system message, "
+            "or the last user message itself."
+        ),
+    ] = "before-question"
+
+    llm: Annotated[
+        str, Field(description="Model for rewriting questions and learning from chats; empty for none.")
+    ] = ""
+    llm_url: Annotated[
+        str,
+        Field(description="Base URL of its OpenAI-compatible endpoint.", json_schema_extra=_also("OPENAI_BASE_URL")),
+    ] = "https://api.openai.com/v1"
+    llm_api_key: Annotated[
+        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=_also("OPENAI_API_KEY"))
+    ] = SecretStr("")
+    llm_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for an answer of the LLM.")] = 60.0
+
+    reranker: Annotated[
+        str,
+        Field(description="What looks at the best candidates again: none, neural (an extra) or http:MODEL."),
+    ] = "none"
+    reranker_url: Annotated[
+        str, Field(description="Address of an HTTP reranker, in the shape of Cohere, Jina or TEI.")
+    ] = ""
+    reranker_api_key: Annotated[SecretStr, Field(description="Key for it.")] = SecretStr("")
+    rerank_candidates: Annotated[
+        int, Field(ge=1, le=200, description="How many of the best candidates are reranked.")
+    ] = 20
+    rerank_timeout_s: Annotated[
+        float, Field(gt=0, le=60, description="Longest wait for the reranker; then its opinion is done without.")
+    ] = 2.0
 
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100

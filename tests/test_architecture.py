@@ -17,6 +17,7 @@ SOURCE = Path(recollect.__file__).parent
 LAYERS = [
     ["testing"],
     ["cli"],
+    ["evaluation"],
     ["http", "sync"],
     ["api"],
     ["wiring"],
@@ -27,7 +28,7 @@ LAYERS = [
     ["index"],
     ["ledger"],
     ["models"],
-    ["settings", "settings_page", "presets"],
+    ["settings", "settings_page", "presets", "prompts"],
     ["model"],
     ["errors"],
 ]

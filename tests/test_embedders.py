@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models import openai_embedder
+from recollect.models import openai_embedder, openai_wire
 from recollect.models.cached_embedder import CachedEmbedder
 from recollect.models.embedding import Embedder
 from recollect.models.hub_embedder import HubEmbedder
@@ -208,7 +208,7 @@ class TestCachedEmbedder:
 class TestOpenAIEmbedder:
     @pytest.fixture
     def server(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedLLM]:
-        monkeypatch.setattr(openai_embedder, "FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
         with ScriptedLLM(dimensions=32) as server:
             yield server
 
@@ -273,7 +273,7 @@ class TestOpenAIEmbedder:
         server.fault(http_error(500), times=None)
         with pytest.raises(ModelUnavailable, match="500"):
             await embedder.embed(["hello"])
-        assert len(server.requests) == openai_embedder.TRIES
+        assert len(server.requests) == openai_wire.TRIES
 
     async def test_the_pause_a_server_asks_for_is_kept(self, server: ScriptedLLM, embedder: OpenAIEmbedder) -> None:
         server.fault(http_error(429, headers={"Retry-After": "0.3"}))

@@ -13,14 +13,25 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
 
 from recollect.errors import InvalidInput, InvalidSettings, StoreUnavailable
-from recollect.model.asked import read_by, read_limit, read_number, read_once, read_scope, read_status
+from recollect.model.asked import (
+    read_by,
+    read_limit,
+    read_messages,
+    read_number,
+    read_once,
+    read_scope,
+    read_score,
+    read_status,
+    read_time,
+)
 from recollect.model.change import Entry, Outcome
 from recollect.model.filters import read_filter, where
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import Filter, Listing, Not, Op, Order, both
-from recollect.model.result import Page, SearchResult
+from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Level, Scope
 from recollect.model.text import checked_text
+from recollect.model.times import now
 from recollect.model.turn import Turn
 
 if TYPE_CHECKING:
@@ -256,22 +267,75 @@ class AsyncMemory:
         filters: Filter | Mapping[str, Any] | None = None,
         min_score: float | None = None,
         embedding: Sequence[float] | None = None,
+        at: Time | None = None,
+        as_of: Time | None = None,
         explain: bool = False,
+        trace: bool = False,
     ) -> SearchResult:
-        """The memories and turns that fit the query, best first, with scores from 0 to 1."""
+        """The memories and turns that fit the query, best first, with scores from 0 to 1.
+
+        "Last March" in the query is meant from `at`, by default now. `as_of` answers from what held at that moment.
+        `explain` gives each hit its reason, `trace` every candidate with all its scores and what became of it.
+        """
+        from recollect.read.when import periods
         from recollect.recall import Search
         from recollect.write.embed import ready_made
 
         service = await self._open()
+        moment = read_time(at, name="at") or now()
         asked = Search(
             query=checked_text(query, name="query"),
             limit=read_limit(self.settings.search_limit if limit is None else limit),
             filter=read_filter(filters),
-            min_score=self.settings.search_min_score if min_score is None else min_score,
+            min_score=read_score(
+                self.settings.search_min_score if min_score is None else min_score, name="min_score"
+            ),
             vector=None if embedding is None else ready_made(embedding, service.model),
+            as_of=read_time(as_of, name="as_of"),
+            periods=tuple(periods(query, at=moment)) if self.settings.time_words != "off" else (),
             explain=explain,
+            trace=trace,
         )
         return await service.search(read_scope(user_id, project_id, session_id), asked)
+
+    async def recall(
+        self,
+        messages: Messages,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        limit: int | None = None,
+        filters: Filter | Mapping[str, Any] | None = None,
+        min_score: float | None = None,
+        at: Time | None = None,
+        as_of: Time | None = None,
+        is_fact: bool | None = None,
+        requires_tool: bool | None = None,
+        trace: bool = False,
+    ) -> Recalled:
+        """The memories that help to answer the last message: hits, a block for the prompt, and the messages with it.
+
+        It decides whether to search at all, completes a vague question from the messages before it, and gives the
+        user's keyed facts whatever is asked. If memory is away the outcome says so, and the messages are as they were.
+        """
+        from recollect.recall import Recall
+
+        service = await self._open()
+        asked = Recall(
+            messages=read_messages(messages),
+            at=read_time(at, name="at") or now(),
+            limit=read_limit(self.settings.search_limit if limit is None else limit, least=0),
+            min_score=read_score(
+                self.settings.search_min_score if min_score is None else min_score, name="min_score"
+            ),
+            filter=read_filter(filters),
+            as_of=read_time(as_of, name="as_of"),
+            is_fact=is_fact,
+            requires_tool=requires_tool,
+            trace=trace,
+        )
+        return await service.recall(read_scope(user_id, project_id, session_id), asked)
 
     async def get(self, memory_id: str, *, user_id: str) -> MemoryRecord:
         """One memory, in whatever state it is."""

@@ -1,108 +1,154 @@
-"""The read flow: from a question to the memories that answer it, best first, with the reasons."""
+"""The read flow: from what is being said to the memories in the prompt.
+
+decide -> rewrite -> when -> search, with the keyed facts beside it -> fit the budget -> inject.
+Every step is a file in `read/`; this one only conducts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from recollect.errors import RecollectError
-from recollect.index.protocol import Index
-from recollect.ledger.protocol import Ledger, Numbered
-from recollect.model.filters import where
-from recollect.model.query import EVERYTHING, Filter, Not, Op, both
-from recollect.model.result import Hit, SearchResult
+from recollect.errors import Unavailable
+from recollect.model.context import Context
+from recollect.model.outcome import RecallOutcome
+from recollect.model.query import EVERYTHING, Filter, Or, both
+from recollect.model.result import Hit, Recalled, SearchResult
 from recollect.model.scope import Scope
-from recollect.model.times import now
-from recollect.models.embedding import Embedder
-from recollect.read.explain import explain
-from recollect.read.fuse import fuse
-from recollect.read.gather import Candidates, gather
+from recollect.read.decide import decide
+from recollect.read.facts import keyed_facts
+from recollect.read.format import format_context
+from recollect.read.inject import Place, inject
+from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
+from recollect.read.search import Finders, Search, Taste, search
+from recollect.read.trace import Clock
+from recollect.read.when import TimeWords, covers, periods
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from recollect.models.chat import Chat
 
-    from recollect.model.change import Vector
-
-# How many rows each way of finding may offer for one hit asked for.
-_POOL_FACTOR = 8
-_MIN_POOL = 64
+__all__ = ["Finders", "Habits", "Recall", "Search", "Taste", "recall", "search"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What is asked for."""
+class Recall:
+    """What is being said, and how memory is to help with it."""
 
-    query: str
+    messages: Sequence[Mapping[str, Any]]
+    at: datetime
     limit: int
+    min_score: float
     filter: Filter = EVERYTHING
-    min_score: float = 0.0
-    vector: Vector | None = None
-    explain: bool = False
+    as_of: datetime | None = None
+    is_fact: bool | None = None
+    requires_tool: bool | None = None
+    summary: str | None = None
+    trace: bool = False
 
 
-@dataclass(slots=True)
-class _Clock:
-    """How long each step took, in microseconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How recall goes about it, whatever is asked."""
 
-    steps_us: dict[str, float] = field(default_factory=dict)
-    _last: float = field(default_factory=perf_counter)
-
-    def mark(self, step: str) -> None:
-        now = perf_counter()
-        self.steps_us[step], self._last = (now - self._last) * 1e6, now
-
-
-async def search(scope: Scope, asked: Search, *, ledger: Ledger, index: Index, embedder: Embedder) -> SearchResult:
-    """Embed, gather, fuse, take the best that may be seen, explain."""
-    clock = _Clock()
-    vector, notes = await _embed(asked, embedder)
-    clock.mark("embed")
-    pool = max(_MIN_POOL, asked.limit * _POOL_FACTOR)
-    found = await gather(scope, asked.query, vector, ledger=ledger, index=index, filter=asked.filter, pool=pool)
-    clock.mark("gather")
-    scores = fuse(found)
-    order = np.argsort(-scores, kind="stable")
-    order = order[scores[order] >= asked.min_score]
-    clock.mark("fuse")
-    best = await _take(scope, found.rows, order, asked, ledger=ledger)
-    clock.mark("fetch")
-    hits = tuple(_hit(asked, found, scores, at, record) for at, record in best)
-    clock.mark("explain")
-    return SearchResult(hits, clock.steps_us, notes)
+    decides: bool = True
+    rewrite: Mode = "auto"
+    rewrite_timeout_s: float = 2.0
+    time_words: TimeWords = "prefer"
+    facts: int = 20
+    facts_importance: float = 0.5
+    tokens: int = 2048
+    style: str = "recollect"
+    place: Place = "before-question"
+    taste: Taste = field(default_factory=lambda: Taste(diversity=0.7))
 
 
-async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, tuple[str, ...]]:
-    """The vector of the query; while the embedder is away or refuses, one that is like nothing, and a note."""
-    if asked.vector is not None:
-        return asked.vector, ()
+async def recall(
+    scope: Scope, asked: Recall, habits: Habits, finders: Finders, *, chat: Chat | None = None
+) -> Recalled:
+    """The memories that help to answer, and the messages with them in their place.
+
+    A store or a model that is away is an outcome, not an error: the chat goes on without memories.
+    """
+    clock = Clock()
+    if asked.limit < 1:
+        return _without(asked, clock, RecallOutcome.DISABLED, "no memories were asked for")
+    decision = decide(question_of(asked.messages), is_fact=asked.is_fact, requires_tool=asked.requires_tool)
+    clock.mark("decide")
+    if habits.decides and not decision.search:
+        return _without(asked, clock, RecallOutcome.IGNORED, decision.reason)
+    rewritten = await rewrite(asked.messages, mode=habits.rewrite, chat=chat, timeout_s=habits.rewrite_timeout_s)
+    clock.mark("rewrite")
+    if not rewritten.query:
+        return _without(asked, clock, RecallOutcome.IGNORED, "nothing was asked")
     try:
-        [vector] = await embedder.embed([asked.query], role="query")
-    except RecollectError as error:
-        return np.zeros(embedder.model.dimensions, np.float32), (f"found by words alone: {error}",)
-    return vector, ()
+        found, facts = await asyncio.gather(
+            search(scope, _search(asked, habits, rewritten), habits.taste, finders),
+            keyed_facts(scope, finders.ledger, limit=habits.facts, least=habits.facts_importance, as_of=asked.as_of),
+        )
+    except Unavailable as error:
+        return _without(asked, clock, RecallOutcome.UNAVAILABLE, str(error))
+    clock.steps_us.update(found.steps_us)
+    clock.skip()
+    hits = _facts_first(facts, found.hits)
+    context = format_context(habits.style, hits, budget_tokens=habits.tokens, now=asked.at, summary=asked.summary)
+    clock.mark("format")
+    messages = inject(asked.messages, context.text, place=habits.place)
+    clock.mark("inject")
+    return _recalled(asked, clock, hits, context, messages, found, rewritten, decision.reason)
 
 
-async def _take(
-    scope: Scope, rows: NDArray[np.int64], order: Sequence[int] | NDArray[np.int64], asked: Search, *, ledger: Ledger
-) -> list[tuple[int, Numbered]]:
-    """The first `limit` candidates that the ledger says may be seen; what has expired may not."""
-    unexpired = both(asked.filter, Not(where("expires_at", Op.LTE, now())))
-    taken: list[tuple[int, Numbered]] = []
-    step = asked.limit
-    for start in range(0, len(order), step):
-        places = {int(rows[at]): int(at) for at in order[start : start + step]}
-        seen = {each.row: each for each in await ledger.fetch(scope, list(places), filter=unexpired)}
-        taken += [(at, seen[row]) for row, at in places.items() if row in seen]
-        if len(taken) >= asked.limit:
-            break
-    return taken[: asked.limit]
+def _search(asked: Recall, habits: Habits, rewritten: Rewritten) -> Search:
+    spoken_of = tuple(periods(rewritten.query, at=asked.at)) if habits.time_words != "off" else ()
+    filter = asked.filter
+    if habits.time_words == "filter" and spoken_of:
+        filter = both(filter, Or(tuple(covers(period) for period in spoken_of)))
+    return Search(
+        query=rewritten.query,
+        meaning=rewritten.extra,
+        limit=asked.limit,
+        min_score=asked.min_score,
+        filter=filter,
+        as_of=asked.as_of,
+        periods=spoken_of,
+        explain=asked.trace,
+        trace=asked.trace,
+    )
 
 
-def _hit(asked: Search, found: Candidates, scores: NDArray[np.float32], at: int, memory: Numbered) -> Hit:
-    dense, lexical = float(found.dense[at]), float(found.lexical[at])
-    why = explain(asked.query, memory.record.content, dense=dense, lexical=lexical) if asked.explain else ""
-    return Hit(memory.record, float(scores[at]), {"dense": dense, "lexical": lexical}, why)
+def _facts_first(facts: Sequence[Hit], hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """What is always given, then what was found; a fact that was found keeps its score."""
+    scored = {hit.id: hit for hit in hits}
+    first = [scored.get(fact.id, fact) for fact in facts]
+    given = {hit.id for hit in first}
+    return (*first, *(hit for hit in hits if hit.id not in given))
+
+
+def _recalled(
+    asked: Recall,
+    clock: Clock,
+    hits: Sequence[Hit],
+    context: Context,
+    messages: list[Any],
+    found: SearchResult,
+    rewritten: Rewritten,
+    decided: str,
+) -> Recalled:
+    used = bool(context.text)
+    return Recalled(
+        outcome=RecallOutcome.USED if used else RecallOutcome.MISSING,
+        reason=f"{len(context.used)} memories" if used else "nothing that was kept fits the question",
+        query=rewritten.query,
+        hits=tuple(hits),
+        context=context,
+        messages=tuple(messages),
+        steps_us=clock.steps_us,
+        notes=tuple(filter(None, (f"searched: {decided}", rewritten.note, *found.notes))),
+        candidates=found.candidates,
+    )
+
+
+def _without(asked: Recall, clock: Clock, outcome: RecallOutcome, reason: str) -> Recalled:
+    return Recalled(outcome=outcome, reason=reason, messages=tuple(asked.messages), steps_us=clock.steps_us)

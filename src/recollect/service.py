@@ -10,17 +10,18 @@ from typing import Any
 
 from recollect import recall, remember
 from recollect.errors import NotFound, RecollectError
-from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import Listing
-from recollect.model.result import Page, SearchResult
+from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.recall import Search
+from recollect.models.chat import Chat
+from recollect.read.accesses import Accesses
+from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import NewMemory
 from recollect.upkeep import reembed, transfer
 from recollect.upkeep.transfer import Imported
@@ -36,10 +37,14 @@ _FORGET_BATCH = 500
 class Service:
     """Memory for many users: what is written, what is found, what happened, what is undone."""
 
-    def __init__(self, *, ledger: Ledger, index: Index, embedder: Embedder) -> None:
-        self._ledger = ledger
-        self._index = index
-        self._embedder = embedder
+    def __init__(self, finders: Finders, *, chat: Chat | None = None, habits: Habits | None = None) -> None:
+        self._ledger = finders.ledger
+        self._index = finders.index
+        self._embedder = finders.embedder
+        self._finders = finders
+        self._chat = chat
+        self._habits = habits or Habits()
+        self._accesses = Accesses(finders.ledger)
 
     @property
     def model(self) -> EmbeddingModel:
@@ -126,7 +131,16 @@ class Service:
 
     async def search(self, scope: Scope, asked: Search) -> SearchResult:
         """The memories that fit a question, best first."""
-        return await recall.search(scope, asked, ledger=self._ledger, index=self._index, embedder=self._embedder)
+        # Whoever searches wants the best hits, alike or not; variety is for prompts.
+        found = await recall.search(scope, asked, replace(self._habits.taste, diversity=1.0), self._finders)
+        self._accesses.note(scope, (hit.id for hit in found))
+        return found
+
+    async def recall(self, scope: Scope, asked: Recall) -> Recalled:
+        """The memories that help with what is being said, and the messages with them in their place."""
+        recalled = await recall.recall(scope, asked, self._habits, self._finders, chat=self._chat)
+        self._accesses.note(scope, recalled.context.used)
+        return recalled
 
     async def get(self, scope: Scope, id: str) -> MemoryRecord:
         """One memory of the user; an unknown id and another user's are the same NotFound."""
@@ -205,5 +219,7 @@ class Service:
         """Finish what is under way and let go of everything."""
         async with AsyncExitStack() as parts:
             # The last is closed first, and each of them even if closing another fails.
-            for part in (self._ledger, self._embedder, self._index):
-                parts.push_async_callback(part.close)
+            for part in (self._ledger, self._embedder, self._index, self._finders.reranker, self._chat):
+                if part is not None:
+                    parts.push_async_callback(part.close)
+            parts.push_async_callback(self._accesses.close)

@@ -209,6 +209,7 @@ class Memory:
     delete_all = _blocking(AsyncMemory.delete_all)
     undo = _blocking(AsyncMemory.undo)
     search = _blocking(AsyncMemory.search)
+    recall = _blocking(AsyncMemory.recall)
     get = _blocking(AsyncMemory.get)
     get_all = _blocking(AsyncMemory.get_all)
     history = _blocking(AsyncMemory.history)

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from recollect.errors import InvalidSettings
+from recollect.errors import InvalidSettings, MissingExtra
 from recollect.ledger.protocol import Ledger
+from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
+from recollect.models.rerank import Reranker
+from recollect.read.rank import Weights
+from recollect.read.ruler import RulerOf
+from recollect.recall import Finders, Habits, Taste
 from recollect.service import Service
 from recollect.settings import Settings
 
@@ -33,9 +38,40 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
         opened.push_async_callback(ledger.close)
         await _warn_of_other_models(ledger, embedder.model)
         index = ExactIndex(ledger, embedder.model, budget_bytes=settings.index_memory_mb * _MEGABYTE)
-        service = Service(ledger=ledger, index=index, embedder=embedder)
+        finders = Finders(ledger, index, embedder, RulerOf(embedder), open_reranker(settings))
+        service = Service(finders, chat=open_chat(settings), habits=_habits(settings))
         opened.pop_all()
     return service
+
+
+def _habits(settings: Settings) -> Habits:
+    weights = Weights(
+        recency=settings.recency_weight,
+        recency_days=settings.recency_days,
+        importance=settings.importance_weight,
+        access=settings.access_weight,
+    )
+    taste = Taste(
+        fusion=settings.fusion,
+        weights=weights,
+        diversity=settings.diversity,
+        per_source=settings.hits_per_source,
+        elbow=settings.search_elbow,
+        rerank_candidates=settings.rerank_candidates,
+        rerank_timeout_s=settings.rerank_timeout_s,
+    )
+    return Habits(
+        decides=settings.recall_decide,
+        rewrite=settings.rewrite,
+        rewrite_timeout_s=settings.rewrite_timeout_s,
+        time_words=settings.time_words,
+        facts=settings.recall_facts,
+        facts_importance=settings.recall_facts_importance,
+        tokens=settings.context_tokens,
+        style=settings.context_format,
+        place=settings.context_place,
+        taste=taste,
+    )
 
 
 async def _warn_of_other_models(ledger: Ledger, model: EmbeddingModel) -> None:
@@ -78,6 +114,42 @@ async def open_embedder(settings: Settings) -> Embedder:
     return _cached(await _inner_embedder(settings), settings)
 
 
+def open_chat(settings: Settings) -> Chat | None:
+    """The chat model the settings name, or None where they name none: everything must work without."""
+    if not settings.llm:
+        return None
+    from recollect.models.openai_chat import OpenAIChat
+
+    return OpenAIChat(
+        settings.llm_url,
+        settings.llm_api_key.get_secret_value(),
+        model=settings.llm,
+        timeout_s=settings.llm_timeout_s,
+    )
+
+
+def open_reranker(settings: Settings) -> Reranker | None:
+    """The reranker the settings name, or None where they name none, or one that is not installed."""
+    kind, _, name = settings.reranker.partition(":")
+    if kind in ("none", "") and not name:
+        return None
+    if kind == "neural" and not name:
+        from recollect.models.neural_reranker import NeuralReranker
+
+        try:
+            return NeuralReranker()
+        except MissingExtra as error:
+            # Found worse without it, but found.
+            _log.warning("memories are recalled without a second look: %s", error)
+            return None
+    if kind == "http" and name:
+        from recollect.models.http_reranker import HttpReranker
+
+        key = settings.reranker_api_key.get_secret_value()
+        return HttpReranker(settings.reranker_url, key, model=name, timeout_s=settings.rerank_timeout_s)
+    raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use none, neural or http:MODEL")
+
+
 def _borrowed(embedder: Embedder, settings: Settings) -> Embedder:
     from recollect.models.borrowed_embedder import BorrowedEmbedder
 
@@ -97,13 +169,17 @@ async def _inner_embedder(settings: Settings) -> Embedder:
         from recollect.models.static_embedder import StaticEmbedder
 
         return StaticEmbedder()
+    if kind == "neural" and not name:
+        from recollect.models.neural_embedder import NeuralEmbedder
+
+        return NeuralEmbedder()
     if kind == "openai" and name:
         return await _openai_embedder(settings, name)
     if kind in _HUBS and name:
         from recollect.models.hub_embedder import HubEmbedder
 
         return await HubEmbedder.load(settings.embedder)
-    known: Mapping[str, str] = {"bundled": "", "openai": ":MODEL", **dict.fromkeys(_HUBS, ":NAME")}
+    known: Mapping[str, str] = {"bundled": "", "neural": "", "openai": ":MODEL", **dict.fromkeys(_HUBS, ":NAME")}
     raise InvalidSettings(
         f"embedder: {settings.embedder!r} is not known; use {', '.join(k + v for k, v in known.items())}"
     )

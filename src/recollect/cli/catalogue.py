@@ -33,6 +33,9 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "export": Listed("export:export", "Write memories and turns out as JSON Lines."),
         "import": Listed("import_:import_", "Read in what export wrote; doing it twice changes nothing."),
     },
+    "Measure": {
+        "eval": Listed("eval_:eval_", "Measure how well it finds, on data of yours."),
+    },
     "Look after": {
         "stats": Listed("stats:stats", "Count what is kept."),
         "users": Listed("users:users", "Name everyone who has memories."),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from recollect.index.protocol import Nearest, Traits
 from recollect.index.shard import Shard
-from recollect.ledger.protocol import Ledger, Scored
+from recollect.ledger.protocol import Ledger
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
@@ -31,25 +34,31 @@ class ExactView:
 
     def __init__(self, shard: Shard, mask: NDArray[np.bool_]) -> None:
         count = len(mask)
+        self._shard = shard
         self._mask = mask
         self._rows = shard.rows[:count]
         self._matrix = shard.matrix[:count]
         self._embedded = shard.embedded[:count]
+        self.speakers: Sequence[str] = list(shard.names)
 
-    async def nearest(self, vector: Vector, *, limit: int) -> Scored:
+    async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
         if self._matrix.size <= _INLINE_NUMBERS:
             return self._nearest(vector, limit)
         return await asyncio.to_thread(self._nearest, vector, limit)
 
-    def _nearest(self, vector: Vector, limit: int) -> Scored:
-        count = len(self._rows)
-        if not count:
-            return Scored(self._rows, np.empty(0, np.float32))
-        scores = np.where(self._mask & self._embedded, self._matrix @ vector, _NEVER)
-        best = np.argpartition(scores, count - limit)[-limit:] if limit < count else np.arange(count)
+    def _nearest(self, vector: Vector, limit: int) -> Nearest:
+        found = self._mask & self._embedded
+        seen = int(found.sum())
+        if not seen:
+            return Nearest(np.empty(0, np.int64), np.empty(0, np.float32), 0, 0.0, 0.0)
+        scores = np.maximum(self._matrix @ vector, 0)
+        total, squares = float(scores @ found), float((scores * scores) @ found)
+        mean = total / seen
+        scores = np.where(found, scores, _NEVER)
+        best = np.argpartition(scores, len(scores) - limit)[-limit:] if limit < seen else np.flatnonzero(found)
         best = best[np.argsort(-scores[best], kind="stable")]
-        best = best[scores[best] > _NEVER]
-        return Scored(self._rows[best], np.maximum(scores[best], 0))
+        deviation = max(squares / seen - mean * mean, 0.0) ** 0.5
+        return Nearest(self._rows[best], scores[best], seen, mean, deviation)
 
     def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         scores = np.zeros(len(rows), np.float32)
@@ -58,6 +67,36 @@ class ExactView:
             scores[here] = np.maximum(self._matrix[at[here]] @ vector, 0)
         return scores
 
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        at, here = self._look_up(rows)
+        found = np.zeros((len(rows), self._matrix.shape[1]), np.float32)
+        found[here] = self._matrix[at[here]]
+        return found
+
+    def traits(self, rows: NDArray[np.int64]) -> Traits:
+        at, here = self._look_up(rows)
+        shard = self._shard
+        return Traits(
+            flags=np.where(here, shard.flags[at], 0).astype(np.int64),
+            words=np.where(here, shard.words[at], np.float32(0)),
+            sessions=np.where(here, shard.sessions[at], -1).astype(np.int64),
+            speakers=np.where(here, shard.speakers[at], -1).astype(np.int64),
+            at_s=np.where(here, shard.at_s[at], 0.0),
+            importance=np.where(here, shard.importance[at], np.float32(0)),
+        )
+
+    def beside(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        at, here = self._look_up(rows)
+        before = np.where(here, self._shard.before[at], -1)
+        return self._seen_rows(before), self._seen_rows(np.where(here, self._shard.after[at], -1))
+
+    def _seen_rows(self, places: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The rows at these places of the shard, -1 for those that may not be found."""
+        # A turn that came after this view was made is not in it.
+        inside = (places >= 0) & (places < len(self._mask))
+        places = np.where(inside, places, 0)
+        return np.where(inside & self._mask[places], self._rows[places], -1)
+
     def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         at, here = self._look_up(rows)
         here[here] = self._mask[at[here]]
@@ -65,7 +104,7 @@ class ExactView:
 
     def _look_up(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where each row stands, and whether it is there at all."""
-        if not len(self._rows):
+        if not len(rows) or not len(self._rows):
             return np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
         return at, self._rows[at] == rows
@@ -84,12 +123,15 @@ class ExactIndex:
         # A lock lives as long as someone holds or awaits it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def view(self, scope: Scope, filter: Filter) -> ExactView:
-        allowed = None if filter == EVERYTHING else await self._ledger.matching(scope, filter)
+    async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> ExactView:
+        everything = filter == EVERYTHING and as_of is None
+        allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._shard(scope.user)
         mask = shard.seen_from(scope.seen_places)
         if allowed is not None:
-            mask = mask & np.isin(shard.rows[: len(mask)], np.asarray(allowed, np.int64), kind="sort")
+            told = np.isin(shard.rows[: len(mask)], np.asarray(allowed, np.int64), kind="sort")
+            # What held at another moment need not be active now.
+            mask = told if as_of is not None else mask & told
         return ExactView(shard, mask)
 
     async def close(self) -> None:

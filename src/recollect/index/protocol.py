@@ -1,10 +1,12 @@
-"""What an index is: the rows of one user that lie nearest to a vector."""
+"""What an index is: the rows of one user that lie nearest to a vector, and what they are like."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from recollect.ledger.protocol import Scored
 from recollect.model.query import Filter
 from recollect.model.scope import Scope
 
@@ -15,18 +17,58 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The nearest rows, best first; and how near all that may be found lies: how many, mean, standard deviation."""
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    count: int
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What rows are like, side by side. Codes mean something within one view only; -1 is none."""
+
+    flags: NDArray[np.int64]
+    words: NDArray[np.float32]
+    sessions: NDArray[np.int64]
+    speakers: NDArray[np.int64]
+    at_s: NDArray[np.float64]
+    importance: NDArray[np.float32]
+
+
 class View(Protocol):
     """What may be found from one scope through one filter, at one moment.
 
     Scores are cosines, with everything below 0 counted as 0.
     """
 
-    async def nearest(self, vector: Vector, *, limit: int) -> Scored:
-        """The nearest rows, best first."""
+    @property
+    def speakers(self) -> Sequence[str]:
+        """Everyone who is known by name, as names are compared; the place in the sequence is the code."""
+        ...
+
+    async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
+        """The nearest rows."""
         ...
 
     def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The score of each of these rows; 0 for rows without a vector."""
+        ...
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vector of each of these rows; zeros for rows without one."""
+        ...
+
+    def traits(self, rows: NDArray[np.int64]) -> Traits:
+        """What each of these rows is like."""
+        ...
+
+    def beside(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows before and after each of these in its own session; -1 where none may be found."""
         ...
 
     def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -37,8 +79,11 @@ class View(Protocol):
 class Index(Protocol):
     """Finds rows by vector; rebuildable from the ledger at any time."""
 
-    async def view(self, scope: Scope, filter: Filter) -> View:
-        """What the ledger holds at this moment, as far as the scope and the filter let it be found."""
+    async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> View:
+        """What the ledger holds at this moment, as far as the scope and the filter let it be found.
+
+        With `as_of`, what held at that moment instead of what is active now.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""One user's vectors in memory, beside what decides whether a row may be found."""
+"""One user's vectors in memory, beside what decides whether a row may be found and what it is like."""
 
 from __future__ import annotations
 
@@ -10,8 +10,26 @@ from numpy.typing import NDArray
 
 from recollect.ledger.protocol import IndexRow, Revision
 from recollect.model.memory import Status
+from recollect.model.traits import Trait, flags_in, words_in
 
 _MAX_MASKS = 8
+
+# What is held of a row besides its vector, and what it is where nothing else is known.
+_COLUMNS: tuple[tuple[str, str, int], ...] = (
+    ("rows", "i8", 0),
+    ("places", "i4", 0),
+    ("active", "?", 0),
+    ("embedded", "?", 0),
+    ("sessions", "i4", -1),
+    ("before", "i4", -1),
+    ("after", "i4", -1),
+    ("speakers", "i4", -1),
+    ("flags", "i4", 0),
+    ("words", "f4", 0),
+    ("at_s", "f8", 0),
+    ("importance", "f4", 0),
+)
+_ROW_BYTES = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
 
 
 @dataclass(slots=True)
@@ -29,15 +47,26 @@ class Shard:
     places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     active: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     embedded: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    sessions: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    before: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    after: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    speakers: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    flags: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    words: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    at_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    importance: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     matrix: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
     codes: dict[str, int] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    threads: dict[tuple[str, str], int] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
     masks: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """How much memory it takes."""
-        # A row has its number, its place, two marks, and a mark in each of the masks.
-        return self.matrix.nbytes + len(self.rows) * (8 + 4 + 2 + _MAX_MASKS)
+        # A row also has a mark in each of the masks.
+        return self.matrix.nbytes + len(self.rows) * (_ROW_BYTES + _MAX_MASKS)
 
     def update(self, revision: Revision, changed: Sequence[IndexRow]) -> None:
         """Take up what changed since the last revision."""
@@ -60,17 +89,40 @@ class Shard:
         self.places[at] = [self.codes.setdefault(row.place, len(self.codes)) for row in changed]
         self.active[at] = [row.status == Status.ACTIVE for row in changed]
         self.embedded[at] = [row.vector is not None for row in changed]
+        self._take_traits(at, changed)
         blank = bytes(2 * self.dimensions)
         halves = np.frombuffer(b"".join(row.vector or blank for row in changed), dtype="<f2")
         self.matrix[at] = halves.reshape(len(changed), self.dimensions)
+        self._join(at[old:], changed[old:])
         self.count += fresh
+
+    def _take_traits(self, at: NDArray[np.int64], changed: Sequence[IndexRow]) -> None:
+        self.speakers[at] = [
+            self.names.setdefault(row.speaker, len(self.names)) if row.speaker else -1 for row in changed
+        ]
+        self.flags[at] = [int(flags_in(row.traits)) for row in changed]
+        self.words[at] = [words_in(row.traits) for row in changed]
+        self.at_s[at] = [row.at / 1e6 for row in changed]
+        self.importance[at] = [row.importance for row in changed]
+
+    def _join(self, places: NDArray[np.int64], fresh: Sequence[IndexRow]) -> None:
+        """Link the turns of a session in the order they came; what is no turn stands alone."""
+        for at, row in zip(places.tolist(), fresh, strict=True):
+            if not row.session or not row.traits & Trait.TURN:
+                continue
+            session = self.threads.setdefault((row.place, row.session), len(self.threads))
+            self.sessions[at] = session
+            previous = self.last.get(session, -1)
+            if previous >= 0:
+                self.before[at], self.after[previous] = previous, at
+            self.last[session] = at
 
     def _reserve(self, count: int) -> None:
         if count <= len(self.rows):
             return
         size = count if not self.count else max(count, self.count * 3 // 2, 64)
-        for name in ("rows", "places", "active", "embedded"):
-            grown = np.zeros(size, getattr(self, name).dtype)
+        for name, kind, blank in _COLUMNS:
+            grown = np.full(size, blank, kind)
             grown[: self.count] = getattr(self, name)[: self.count]
             setattr(self, name, grown)
         matrix = np.empty((size, self.dimensions), np.float32)

@@ -6,7 +6,7 @@ It is the plainest reading of the promise, and what the other ledgers are held a
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -22,6 +22,7 @@ from recollect.ledger.memory_rows import (
     User,
     by_time,
     copy_of,
+    index_row,
     is_within,
     known_of,
     plain_copy,
@@ -35,7 +36,7 @@ from recollect.ledger.plan import (
     check_owner,
     plan,
 )
-from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
+from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.ledger.undo import reverts, taken_back
 from recollect.model.change import Add, Applied, By, Change, Entry, Once
@@ -47,6 +48,7 @@ from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
+from recollect.model.validity import valid_at
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -222,34 +224,46 @@ class MemoryLedger:
         self._check_open()
         return sorted(self._users)
 
-    async def lexical(self, scope: Scope, text: str) -> Scored:
+    async def lexical(self, scope: Scope, text: str) -> Said:
         said = {row.number: Counter(terms_of(row.record.content)) for row in self._user(scope.user).rows.values()}
         average = sum(counts.total() for counts in said.values()) / max(len(said), 1)
-        scores: Counter[int] = Counter()
-        best = 0.0
+        scores: defaultdict[int, float] = defaultdict(float)
+        covered: defaultdict[int, float] = defaultdict(float)
+        total, missing, missed = 0.0, set[str](), 0.0
         for term in query_terms(text):
             found = {number: counts[term] for number, counts in said.items() if term in counts}
             rarity = math.log(1 + (len(said) - len(found) + 0.5) / (len(found) + 0.5))
-            best += rarity * (K1 + 1)
+            total += rarity
+            if not found:
+                missing.add(term)
+                missed += rarity
             for number, times in found.items():
                 length = said[number].total() / average
-                scores[number] += rarity * times * (K1 + 1) / (times + K1 * (1 - B + B * length))  # type: ignore[assignment]
-        rows = sorted(scores)
-        parts = [min(scores[row] / best, 1.0) for row in rows]
-        return Scored(np.asarray(rows, np.int64), np.asarray(parts, np.float32))
+                scores[number] += rarity * times / (times + K1 * (1 - B + B * length))
+                covered[number] += rarity
+        rows, total = sorted(scores), total or 1.0
+        return Said(
+            np.asarray(rows, np.int64),
+            np.asarray([min(scores[row] / total, 1.0) for row in rows], np.float32),
+            np.asarray([min(covered[row] / total, 1.0) for row in rows], np.float32),
+            frozenset(missing),
+            missed / total,
+        )
 
-    async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
+    async def fetch(
+        self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
+    ) -> list[Numbered]:
         wanted = {int(row) for row in rows}
-        return [each for each in self._seen(scope, filter) if each.row in wanted]
+        return [each for each in self._seen(scope, filter, as_of) if each.row in wanted]
 
-    async def matching(self, scope: Scope, filter: Filter) -> Sequence[int]:
-        return [each.row for each in self._seen(scope, filter)]
+    async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
+        return [each.row for each in self._seen(scope, filter, as_of)]
 
-    def _seen(self, scope: Scope, filter: Filter) -> Iterator[Numbered]:
+    def _seen(self, scope: Scope, filter: Filter, as_of: datetime | None) -> Iterator[Numbered]:
         for row in self._user(scope.user).rows.values():
             record = row.record
-            seen = record.place in scope.seen_places and record.status is Status.ACTIVE
-            if seen and matches(record, filter):
+            held = record.status is Status.ACTIVE if as_of is None else valid_at(record, as_of)
+            if held and record.place in scope.seen_places and matches(record, filter):
                 yield Numbered(row.number, copy_of(record))
 
     async def revision(self, user: str) -> Revision:
@@ -257,7 +271,7 @@ class MemoryLedger:
 
     async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
         rows = [
-            IndexRow(row.number, row.record.place, str(row.record.status), row.vectors.get(model))
+            index_row(row.number, row.record, row.vectors.get(model))
             for row in self._user(user).rows.values()
             if row.revision > after
         ]

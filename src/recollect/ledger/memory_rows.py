@@ -9,10 +9,12 @@ from typing import Any
 
 from recollect.errors import IdempotencyReuse
 from recollect.ledger.plan import Known
+from recollect.ledger.protocol import IndexRow
 from recollect.model.change import Applied, Entry, Once, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
+from recollect.model.traits import speaker_of, traits_of
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.models.embedding import EmbeddingModel
 
@@ -86,4 +88,19 @@ def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
         said_at=record.created_at,
         name=record.detail.get("name"),
         position=position,
+    )
+
+
+def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexRow:
+    """What an index is told of a record."""
+    return IndexRow(
+        row=number,
+        place=record.place,
+        status=str(record.status),
+        session=record.scope.session,
+        speaker=speaker_of(record),
+        traits=traits_of(record),
+        at=to_micros(record.occurred_at or record.created_at),
+        importance=record.importance,
+        vector=vector,
     )

@@ -235,13 +235,18 @@ def _restore(plan: Plan, change: Restore) -> Outcome:
 def _supersede(plan: Plan, change: Supersede) -> Outcome:
     old = _current(plan.known, change.id, change.expected_version)
     # The old one steps aside first: a key can have one active value at any moment.
-    ending = {"status": Status.SUPERSEDED, "valid_to": change.record.valid_from or plan.at}
+    ending = {"status": Status.SUPERSEDED, "valid_to": _end(old, change.record.valid_from or plan.at)}
     _forget_marks(plan.known, old)
     new = _add(plan, change.record, change.vector).record
     if new.id == old.id:
         raise Conflict(f"memory {old.id} cannot supersede itself")
     _edit(plan, old.id, {**ending, "superseded_by": new.id}, Verb.SUPERSEDE)
     return Outcome(Verb.SUPERSEDE, new)
+
+
+def _end(old: MemoryRecord, moment: datetime) -> datetime:
+    """When a superseded memory ended: no later than something took its place, and earlier if that was said."""
+    return moment if old.valid_to is None else min(old.valid_to, moment)
 
 
 def _current(known: Known, id: str, expected: int | None) -> MemoryRecord:

@@ -43,12 +43,35 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What was said of a question's terms: rows that share one, rising, with a score and a share of the terms each.
+
+    A score of 1 would mean all terms, said over and over; a coverage of 1 means all terms, said at all. Rare
+    terms count for more in both. `missing` are the terms nobody ever said, `missed` is their share.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    coverage: NDArray[np.float32]
+    missing: frozenset[str] = frozenset()
+    missed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class IndexRow:
-    """What an index holds of one memory: where it lives, how it stands, and its vector if it has one."""
+    """What an index holds of one memory: where it lives, how it stands, what it is like, its vector if it has one.
+
+    `traits` are those of `recollect.model.traits`, `at` is when it happened, in microseconds.
+    """
 
     row: int
     place: str
     status: str
+    session: str
+    speaker: str
+    traits: int
+    at: int
+    importance: float
     vector: bytes | None
 
 
@@ -131,16 +154,18 @@ class Ledger(Protocol):
 
     # Finding ---------------------------------------------------------------------------------------
 
-    async def lexical(self, scope: Scope, text: str) -> Scored:
-        """Every row of the user that shares a term with the text, rising; 1 is the best a row could be."""
+    async def lexical(self, scope: Scope, text: str) -> Said:
+        """Every row of the user that shares a term with the text."""
         ...
 
-    async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
-        """The memories of those rows that the scope can see, are active and pass the filter."""
+    async def fetch(
+        self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
+    ) -> list[Numbered]:
+        """The memories of those rows that the scope can see, are active (or held `as_of`) and pass the filter."""
         ...
 
-    async def matching(self, scope: Scope, filter: Filter) -> Sequence[int]:
-        """Every row the scope can see that is active and passes the filter."""
+    async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
+        """Every row the scope can see that is active (or held `as_of`) and passes the filter."""
         ...
 
     # For indexes -----------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ from functools import lru_cache
 
 import Stemmer
 
+from recollect.model.traits import TRAITS_VERSION
+
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
 TERMS_VERSION = 1
 # Terms also depend on Unicode's tables and on the stemmer. SQLite forgets a row only by the very words it was
-# indexed under, so a ledger made with others is rebuilt too.
-TERMS_RULES = f"{TERMS_VERSION}/{unicodedata.unidata_version}/{Stemmer.version()}"
+# indexed under, so a ledger made with others is rebuilt too. Traits are made anew with them.
+TERMS_RULES = f"{TERMS_VERSION}/{unicodedata.unidata_version}/{Stemmer.version()}/{TRAITS_VERSION}"
 # BM25: how soon saying a term again stops counting, and how much a long text is held against it.
 K1 = 1.2
 B = 0.75

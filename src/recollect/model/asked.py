@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from recollect.errors import InvalidInput
@@ -11,6 +13,7 @@ from recollect.model.change import By, Once
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
 from recollect.model.text import checked_id, checked_text
+from recollect.model.times import as_utc
 
 # The largest number every store can compare with.
 _LARGEST = 2**63 - 1
@@ -41,11 +44,41 @@ def read_scope(user_id: str, project_id: str | None, session_id: str | None) -> 
     return Scope(user_id, project_id or "", session_id or "")
 
 
-def read_limit(limit: int) -> int:
+def read_limit(limit: int, *, least: int = 1) -> int:
     """How many a caller wants at most."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-        raise InvalidInput(f"limit is a whole number from 1 to 1000, not {limit!r}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not least <= limit <= 1000:
+        raise InvalidInput(f"limit is a whole number from {least} to 1000, not {limit!r}")
     return limit
+
+
+def read_score(score: float, *, name: str) -> float:
+    """A score from 0 to 1."""
+    if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1:
+        raise InvalidInput(f"{name} is a number from 0 to 1, not {score!r}")
+    return float(score)
+
+
+def read_time(value: datetime | str | None, *, name: str) -> datetime | None:
+    """A moment a caller speaks of, in the zone they gave it in: their days begin there."""
+    if value is None:
+        return None
+    moment = as_utc(value, name=name)
+    told = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment if told.tzinfo is None else told
+
+
+def read_messages(
+    messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+) -> tuple[Mapping[str, Any], ...]:
+    """OpenAI-style messages; a text is one message of the user's."""
+    if isinstance(messages, str):
+        return ({"role": "user", "content": messages},)
+    if isinstance(messages, Mapping):
+        return (messages,)
+    told = tuple(messages) if isinstance(messages, Sequence) else ()
+    if not isinstance(messages, Sequence) or not all(isinstance(message, Mapping) for message in told):
+        raise InvalidInput("messages are a text, or a list of {'role', 'content'}")
+    return told
 
 
 def read_status(status: Status | str) -> Status:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from recollect.model.context import Context
 from recollect.model.memory import MemoryRecord
+from recollect.model.outcome import RecallOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,38 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Traced:
+    """A candidate as a trace shows it: every score, every signal it had, and why it was kept or left out."""
+
+    id: str
+    memory: str
+    score: float
+    relevance: float
+    fate: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "id": self.id,
+            "memory": self.memory,
+            "score": round(self.score, 6),
+            "relevance": round(self.relevance, 6),
+            "fate": self.fate,
+            "scores": {name: round(value, 6) for name, value in self.scores.items()},
+            "signals": {name: round(value, 4) for name, value in self.signals.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits of one search, best first, and how long each step took."""
+    """The hits of one search, best first, how long each step took, and, if traced, what became of every candidate."""
 
     hits: tuple[Hit, ...]
     steps_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    candidates: tuple[Traced, ...] = ()
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -57,6 +85,48 @@ class SearchResult:
     def to_dict(self) -> dict[str, Any]:
         """The shape users of other memory libraries know: {"results": [{"id", "memory", "score", ...}]}."""
         return {"results": [hit.to_dict() for hit in self.hits]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What a recall came to: its outcome and why, the hits, the block for the prompt, and the messages with it.
+
+    `messages` are those given, with the block in its place; without memories they are exactly those given.
+    """
+
+    outcome: RecallOutcome
+    reason: str
+    query: str = ""
+    hits: tuple[Hit, ...] = ()
+    context: Context = field(default_factory=Context)
+    messages: tuple[Mapping[str, Any], ...] = ()
+    steps_us: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    candidates: tuple[Traced, ...] = ()
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __bool__(self) -> bool:
+        """Whether memories went into the context; a recall without any is falsy."""
+        return self.outcome is RecallOutcome.USED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "outcome": str(self.outcome),
+            "reason": self.reason,
+            "query": self.query,
+            "results": [hit.to_dict() for hit in self.hits],
+            "context": self.context.to_dict(),
+            "messages": list(self.messages),
+            "steps_us": {step: round(took, 1) for step, took in self.steps_us.items()},
+            "notes": list(self.notes),
+            "candidates": [each.to_dict() for each in self.candidates],
+        }
 
 
 @dataclass(frozen=True, slots=True)

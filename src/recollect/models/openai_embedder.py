@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-import random
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import numpy as np
 
-from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.openai_wire import OpenAIWire
 from recollect.models.unit_vectors import unit_rows
 
 if TYPE_CHECKING:
@@ -21,27 +20,18 @@ if TYPE_CHECKING:
 
     from recollect.models.embedding import Matrix
 
-TRIES = 3
-FIRST_PAUSE_S = 0.25
-
-# A server that asks for more patience than this is reported as unavailable: the caller knows better whether to wait.
-MAX_PAUSE_S = 10.0
-
 # Common models take 8,192 tokens, and some scripts need a token for each character.
 MAX_CHARACTERS = 8_000
 
-# Much of a server's error text is noise, and all of it ends up in logs.
-MAX_DETAIL_CHARACTERS = 200
-
-RETRYABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
+# A batch of 128 vectors of 16,384 numbers, written out as text, is a little less than this.
+MAX_ANSWER_BYTES = 64 << 20
 
 
 class OpenAIEmbedder:
-    """Embeds through POST {base_url}/embeddings, in batches, with a deadline for every try.
+    """Embeds through POST {base_url}/embeddings, in batches, with a deadline for each batch.
 
     `dimensions` asks the server for vectors of that size; without it, use `connect`, which learns the size with
-    one call. Only the first 8,000 characters of a text are sent. Embedding twice does no harm, so a lost
-    connection, a 429 and a 5xx are tried again a few times; anything else is raised at once.
+    one call. Only the first 8,000 characters of a text are sent.
     """
 
     def __init__(
@@ -60,13 +50,13 @@ class OpenAIEmbedder:
         self._asked_dimensions = dimensions
         self._dimensions = dimensions
         self._batch_size = batch_size
-        self._timeout_s = timeout_s
-        self._api_key = api_key
-        self._url = _endpoint(base_url)
-        # What messages show: a URL may carry a password.
-        self._shown_url = str(self._url.copy_with(userinfo=b"", query=None))
-        self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {}, timeout=timeout_s
+        self._wire = OpenAIWire(
+            base_url,
+            api_key,
+            path="/embeddings",
+            model=model,
+            timeout_s=timeout_s,
+            max_answer_bytes=MAX_ANSWER_BYTES,
         )
 
     @classmethod
@@ -112,7 +102,7 @@ class OpenAIEmbedder:
         return np.concatenate([await self._embed_batch(batch) for batch in batches])
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._wire.close()
 
     async def _embed_batch(self, texts: Sequence[str]) -> Matrix:
         # Lone surrogates cannot be sent, and an empty input is refused by OpenAI: a space means the same.
@@ -120,77 +110,20 @@ class OpenAIEmbedder:
         body: dict[str, Any] = {"model": self._name, "input": inputs, "encoding_format": "base64"}
         if self._asked_dimensions is not None:
             body["dimensions"] = self._asked_dimensions
-        answer = await self._post(body)
+        answer = await self._wire.post(body)
         try:
-            vectors = _vectors(answer.json(), count=len(texts))
+            vectors = _vectors(json.loads(answer), count=len(texts))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ModelUnavailable(f"{self._shown_url} answered no embeddings: {error}") from error
+            raise ModelUnavailable(f"{self._wire.shown_url} answered no embeddings: {error}") from error
         got = vectors.shape[1]
         if self._dimensions is None:
             self._dimensions = got
         if got != self._dimensions:
             raise InvalidSettings(
-                f"{self._shown_url} answered vectors of {got} dimensions for {self._name}, "
+                f"{self._wire.shown_url} answered vectors of {got} dimensions for {self._name}, "
                 f"where {self._dimensions} were expected"
             )
         return unit_rows(vectors, texts)
-
-    async def _post(self, body: dict[str, Any]) -> httpx.Response:
-        """Post `body` up to TRIES times; return the first good answer or raise what the last one means."""
-        pause_s = 0.0
-        for tries_left in range(TRIES - 1, -1, -1):
-            await asyncio.sleep(pause_s)
-            pause_s = random.uniform(0.5, 1.0) * FIRST_PAUSE_S * 2 ** (TRIES - 1 - tries_left)
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    answer = await self._client.post(self._url, json=body)
-            except (TimeoutError, httpx.TimeoutException) as error:
-                # The server may still be working on it: asking again would only add to its load.
-                raise ModelUnavailable(f"{self._shown_url} did not answer in {self._timeout_s:g} s") from error
-            except httpx.TransportError as error:
-                if not tries_left:
-                    raise ModelUnavailable(f"{self._shown_url} cannot be reached: {error}") from error
-                continue
-            if answer.is_success:
-                return answer
-            pause_s = max(pause_s, _retry_after_s(answer))
-            if answer.status_code not in RETRYABLE_STATUSES or not tries_left or pause_s > MAX_PAUSE_S:
-                break
-        raise self._refusal(answer)
-
-    def _refusal(self, answer: httpx.Response) -> InvalidInput | ModelUnavailable:
-        """What an answer that is not a success means to the caller, without the key."""
-        status = answer.status_code
-        said = f"{self._shown_url} answered {status}"
-        if status in (401, 403):
-            # Without the server's words: they tend to repeat a part of the key.
-            return InvalidSettings(f"{said}: the API key was refused")
-        detail = answer.text[:MAX_DETAIL_CHARACTERS].strip()
-        if self._api_key:
-            detail = detail.replace(self._api_key, "***")
-        if status == 404:
-            return InvalidSettings(f"{said}: check the base URL and the model {self._name}: {detail}")
-        if 400 <= status < 500 and status not in RETRYABLE_STATUSES:
-            return InvalidInput(f"{said}: {detail}")
-        return ModelUnavailable(f"{said}: {detail}")
-
-
-def _endpoint(base_url: str) -> httpx.URL:
-    try:
-        url = httpx.URL(base_url)
-    except httpx.InvalidURL as error:
-        raise InvalidSettings(f"the embedder's base URL cannot be read: {error}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise InvalidSettings("the embedder's base URL must start with http:// or https:// and name a host")
-    return url.copy_with(path=url.path.rstrip("/") + "/embeddings")
-
-
-def _retry_after_s(answer: httpx.Response) -> float:
-    """The pause the server asks for; 0 when it asks for none, or by a date."""
-    try:
-        return max(0.0, float(answer.headers.get("Retry-After", "")))
-    except ValueError:
-        return 0.0
 
 
 def _vectors(answer: dict[str, Any], *, count: int) -> NDArray[np.float32]:

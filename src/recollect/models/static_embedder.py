@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidSettings
+from recollect.model.talk import without_talk
 from recollect.models.embedding import EmbeddingModel, Role
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class _Table:
 class StaticEmbedder:
     """Embeds in about 0.1 ms on one core, from files in the package, always alike for the same text.
 
-    Questions and passages share one space, so `role` changes nothing. Only the first 32,768 characters of a
+    Questions and passages share one space; of a question, words about the talk itself ("did we discuss") are left out,
+    since every word here counts by itself. Only the first 32,768 characters of a
     text count. A text without a known token (empty, emoji only, an unknown script) still gets a vector of
     length one, derived from its words: equal to itself, nearly orthogonal to everything else.
     """
@@ -63,6 +65,8 @@ class StaticEmbedder:
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
         """Embed `texts` in order; small calls are answered at once, large ones in a thread."""
+        if role == "query":
+            texts = [without_talk(text) for text in texts]
         if self._table is not None and sum(map(len, texts)) <= INLINE_CHARACTERS:
             return self._embed(self._table, texts)
         return await asyncio.to_thread(self._load_and_embed, texts)

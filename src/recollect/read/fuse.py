@@ -1,34 +1,84 @@
-"""Fuse how near a memory is in meaning and in words into one score from 0 to 1."""
+"""Fuse what speaks for each candidate into one relevance from 0 to 1."""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 import numpy as np
 
-from recollect.read.gather import Candidates
+from recollect.read.signals import SIGNALS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float32]
+
+Fusion: TypeAlias = Literal["learned", "rrf", "weights"]
+
+# Reciprocal ranks: how little the first places stand out.
+_RANK_OFFSET = 20
+# Plain weights: of words, and of meaning, where four deviations above the mean is as near as it gets.
+_WORDS_WEIGHT = 0.6
+_NEAREST_DEVIATIONS = 4.0
+
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """A logistic blend: what each signal adds to the odds, and where the odds start."""
+    """A logistic blend: where the odds start, and what each signal adds to them."""
 
     base: float
-    dense: float
-    lexical: float
-    both: float
+    weights: Floats
+
+    def relevance(self, table: Floats) -> Floats:
+        """How likely each candidate answers the question, were an answer as likely as none."""
+        odds = self.base + table @ self.weights
+        return np.asarray(1 / (1 + np.exp(-odds)), np.float32)
 
 
-# Fitted by evals/fit_blend.py on conversations with known answers; see docs/evaluation.md.
-DEFAULT_BLEND = Blend(base=-2.94, dense=5.03, lexical=4.03, both=0.0)
+@cache
+def learned_blend() -> Blend:
+    """The weights in `blend.toml`, which `evals/train_blend.py` writes."""
+    text = (files("recollect.read") / "blend.toml").read_text(encoding="utf-8")
+    return read_blend(text, SIGNALS)
 
 
-def fuse(candidates: Candidates, blend: Blend = DEFAULT_BLEND) -> NDArray[np.float32]:
-    """One score from 0 to 1 for each candidate."""
-    dense, lexical = candidates.dense, candidates.lexical
-    odds = blend.base + blend.dense * dense + blend.lexical * lexical + blend.both * dense * lexical
-    return np.asarray(1 / (1 + np.exp(-odds)), np.float32)
+def read_blend(text: str, signals: Sequence[str]) -> Blend:
+    """A blend from its file; a signal that is not named weighs nothing."""
+    told = tomllib.loads(text)
+    unknown = told["weights"].keys() - set(signals)
+    if unknown:
+        raise ValueError(f"there are no signals {', '.join(sorted(unknown))} to weigh")
+    return Blend(float(told["base"]), np.array([told["weights"].get(name, 0.0) for name in signals], np.float32))
+
+
+def fuse(table: Floats, fusion: Fusion = "learned") -> Floats:
+    """One relevance for each candidate, from its signals."""
+    match fusion:
+        case "learned":
+            return learned_blend().relevance(table)
+        case "rrf":
+            return _reciprocal_ranks(column(table, "meaning"), column(table, "words"))
+        case "weights":
+            near = np.clip(column(table, "meaning_here") / _NEAREST_DEVIATIONS, 0, 1)
+            return np.asarray(_WORDS_WEIGHT * column(table, "words_here") + (1 - _WORDS_WEIGHT) * near, np.float32)
+    assert_never(fusion)
+
+
+def column(table: Floats, name: str) -> Floats:
+    """One signal of all candidates."""
+    return np.asarray(table[:, SIGNALS.index(name)])
+
+
+def _reciprocal_ranks(*signals: Floats) -> Floats:
+    """The mean of each signal's reciprocal rank, 1 for what is first in all; what a signal is 0 for gets nothing."""
+    total = np.zeros(len(signals[0]), np.float32)
+    for values in signals:
+        ranks = np.empty(len(values), np.float32)
+        ranks[np.argsort(-values, kind="stable")] = np.arange(len(values), dtype=np.float32)
+        total += np.where(values > 0, (_RANK_OFFSET + 1) / (_RANK_OFFSET + 1 + ranks), 0)
+    return np.asarray(total / len(signals), np.float32)

@@ -1,52 +1,138 @@
-"""Gather candidates side by side: by meaning from the index, by words from the ledger."""
+"""Gather candidates side by side: by meaning from the index, by words from the ledger, and the turns beside them."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.index.protocol import Index
-from recollect.ledger.protocol import Ledger
-from recollect.model.query import Filter
+from recollect.index.protocol import Index, Nearest, View
+from recollect.ledger.protocol import Ledger, Said
+from recollect.ledger.terms import query_terms, terms_of
+from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
+from recollect.model.talk import without_talk
+from recollect.read.question import Question, named_among, without_names
+from recollect.read.ruler import Ruler
+from recollect.read.signals import Outlook, Pool
+from recollect.read.when import Period
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from recollect.model.change import Vector
 
+    Rows = NDArray[np.int64]
+
+# As many rows like any other are assumed beside the user's own: three memories say little about what is near.
+_ASSUMED_ROWS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is looked for, and where."""
+
+    question: Question
+    words: str
+    vector: Vector
+    filter: Filter = EVERYTHING
+    as_of: datetime | None = None
+    periods: tuple[Period, ...] = ()
+    pool: int = 64
+
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """Rows worth a look, each with how near it is in meaning and in words."""
+class Gathered:
+    """The candidates, what is known of the question, and the view they were found in."""
 
-    rows: NDArray[np.int64]
-    dense: NDArray[np.float32]
-    lexical: NDArray[np.float32]
+    pool: Pool
+    outlook: Outlook
+    view: View
 
 
-async def gather(
-    scope: Scope, query: str, vector: Vector, *, ledger: Ledger, index: Index, filter: Filter, pool: int
-) -> Candidates:
-    """The best `pool` rows of each kind; every row gets both scores, whichever way it was found."""
-    view = await index.view(scope, filter)
-    near, said = await asyncio.gather(view.nearest(vector, limit=pool), ledger.lexical(scope, query))
+async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, ruler: Ruler) -> Gathered:
+    """The best rows of each kind and the turns beside them; every row gets all scores, however it was found."""
+    view = await index.view(scope, wanted.filter, as_of=wanted.as_of)
+    named = named_among(wanted.question.text, view.speakers)
+    # Who said it is known of every turn: their names in the text would only blur the rest.
+    words = without_talk(without_names(wanted.words, named) if named else wanted.words)
+    near, said = await asyncio.gather(view.nearest(wanted.vector, limit=wanted.pool), ledger.lexical(scope, words))
     # Words are looked up for all that the user has: what may not be found must not crowd out what may.
     seen = view.sees(said.rows)
-    said_rows, said_scores = said.rows[seen], said.scores[seen]
-    top = said_rows
-    if len(top) > pool:
-        top = top[np.argpartition(said_scores, len(top) - pool)[-pool:]]
-    rows: NDArray[np.int64] = np.union1d(near.rows, top)
-    return Candidates(rows, view.similarity(vector, rows), _look_up(said_rows, said_scores, rows))
+    said = Said(said.rows[seen], said.scores[seen], said.coverage[seen], said.missing, said.missed)
+    pool = _pool(view, wanted.vector, _candidates(view, near, said, wanted.pool), said)
+    return Gathered(pool, _outlook(wanted, words, view, named, near, said, ruler), view)
 
 
-def _look_up(rows: NDArray[np.int64], scores: NDArray[np.float32], wanted: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The score of each wanted row; 0 where there is none. `rows` rise."""
+def _candidates(view: View, near: Nearest, said: Said, limit: int) -> Rows:
+    top = said.rows
+    if len(top) > limit:
+        top = top[np.argpartition(said.scores, len(top) - limit)[-limit:]]
+    rows = np.union1d(near.rows, top)
+    before, after = view.beside(rows)
+    rows = np.unique(np.concatenate((rows, before, after)))
+    return rows[rows >= 0]
+
+
+def _pool(view: View, vector: Vector, rows: Rows, said: Said) -> Pool:
+    traits = view.traits(rows)
+    before, after = view.beside(rows)
+    at, here = _places(said.rows, rows)
+    return Pool(
+        rows=rows,
+        dense=view.similarity(vector, rows),
+        lexical=_values(said.scores, at, here),
+        coverage=_values(said.coverage, at, here),
+        before=_where(rows, before),
+        after=_where(rows, after),
+        traits=traits,
+    )
+
+
+def _places(rows: Rows, wanted: Rows) -> tuple[Rows, NDArray[np.bool_]]:
+    """Where each wanted row stands among `rows`, which rise, and whether it is there at all."""
     if not len(rows):
-        return np.zeros(len(wanted), np.float32)
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
     at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    return np.where(rows[at] == wanted, scores[at], np.float32(0))
+    return at, rows[at] == wanted
+
+
+def _values(values: NDArray[np.float32], at: Rows, here: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return np.where(here, values[at], np.float32(0)) if len(values) else np.zeros(len(at), np.float32)
+
+
+def _where(rows: Rows, wanted: Rows) -> Rows:
+    at, here = _places(rows, wanted)
+    return np.where(here, at, -1)
+
+
+def _outlook(
+    wanted: Wanted, words: str, view: View, named: list[str], near: Nearest, said: Said, ruler: Ruler
+) -> Outlook:
+    codes = {name: code for code, name in enumerate(view.speakers)}
+    count = near.count + _ASSUMED_ROWS
+    mean = (near.mean * near.count + ruler.mean * _ASSUMED_ROWS) / count
+    variance = (
+        near.count * (near.deviation**2 + (near.mean - mean) ** 2)
+        + _ASSUMED_ROWS * (ruler.deviation**2 + (ruler.mean - mean) ** 2)
+    ) / count
+    return Outlook(
+        question=wanted.question,
+        terms=len(query_terms(words)),
+        missing=said.missed,
+        unknown_names=any(_unknown(name, said, named) for name in wanted.question.names),
+        named=tuple(codes[name] for name in named),
+        mean=mean,
+        spread=max(variance, 1e-6) ** 0.5,
+        ruler=ruler,
+        periods=wanted.periods,
+    )
+
+
+def _unknown(name: str, said: Said, named: list[str]) -> bool:
+    """Whether nobody ever spoke of this name."""
+    terms = terms_of(name)
+    return bool(terms) and said.missing.issuperset(terms) and not named_among(name, named)

@@ -21,12 +21,14 @@ pytest.register_assert_rewrite(
     *(
         f"recollect.testing.suite_{theme}"
         for theme in (
-            "records", "scopes", "filters", "changes", "versions", "history", "finding", "vectors", "turns", "upkeep"
+            "records", "scopes", "filters", "changes", "versions", "history", "finding", "as_of", "vectors", "turns",
+            "upkeep",
         )
     )
 )  # fmt: skip
 
 from recollect.ledger.protocol import Ledger
+from recollect.testing.suite_as_of import AsOfSuite
 from recollect.testing.suite_changes import ChangeSuite
 from recollect.testing.suite_filters import FilterSuite
 from recollect.testing.suite_finding import FindingSuite
@@ -50,6 +52,7 @@ class LedgerSuite(
     VersionSuite,
     HistorySuite,
     FindingSuite,
+    AsOfSuite,
     VectorSuite,
     TurnSuite,
     UpkeepSuite,

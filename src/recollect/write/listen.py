@@ -9,6 +9,7 @@ from typing import Any
 
 from recollect.errors import InvalidInput
 from recollect.model.ids import new_id
+from recollect.model.message import text_of
 from recollect.model.scope import Scope
 from recollect.model.text import mended_text
 from recollect.model.times import as_utc, now
@@ -36,7 +37,7 @@ def listen(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[st
 def _turn(scope: Scope, message: object, at: datetime) -> Turn | None:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise InvalidInput(f"a message is a mapping with 'role' and 'content', not {message!r}")
-    text = mended_text(_text(message.get("content")))
+    text = mended_text(text_of(message.get("content")))
     if message["role"] not in tuple(Role) or not text.strip():
         return None
     name = message.get("name")
@@ -59,13 +60,3 @@ def _said_at(message: Mapping[str, Any], at: datetime) -> datetime:
     except InvalidInput as error:
         _log.warning("a message is kept with the time it came in: %s", error)
         return at
-
-
-def _text(content: Any) -> str:
-    """What a message says: a text, or the text parts of a list; images and sounds say nothing here."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, Sequence):
-        return ""
-    parts = (part.get("text") for part in content if isinstance(part, Mapping))
-    return "\n".join(part for part in parts if isinstance(part, str))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.ledger.protocol import IndexRow, Numbered, Revision, Scored, Unembedded
+from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import history as history_sql
 from recollect.ledger.sql import memories, terms, upkeep
@@ -101,18 +101,20 @@ class SqlLedger:
     async def users(self) -> list[str]:
         return await self._engine.read(upkeep.users)
 
-    async def lexical(self, scope: Scope, text: str) -> Scored:
+    async def lexical(self, scope: Scope, text: str) -> Said:
         rows = self._lengths.count(scope.user)
         return await self._engine.read(
             lambda tx: terms.lexical(tx, self._engine, self._lengths, scope, text),
             quick=self._engine.is_local and rows is not None and rows <= _QUICK_ROWS,
         )
 
-    async def fetch(self, scope: Scope, rows: Sequence[int], *, filter: Filter) -> list[Numbered]:
-        return await self._engine.read(lambda tx: memories.fetch(tx, scope, rows, filter), quick=True)
+    async def fetch(
+        self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
+    ) -> list[Numbered]:
+        return await self._engine.read(lambda tx: memories.fetch(tx, scope, rows, filter, as_of=as_of), quick=True)
 
-    async def matching(self, scope: Scope, filter: Filter) -> Sequence[int]:
-        return await self._engine.read(lambda tx: memories.matching(tx, scope, filter))
+    async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
+        return await self._engine.read(lambda tx: memories.matching(tx, scope, filter, as_of=as_of))
 
     async def revision(self, user: str) -> Revision:
         return await self._engine.read(lambda tx: vector_sql.revision(tx, user), quick=True)

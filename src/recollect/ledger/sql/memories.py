@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.protocol import Numbered
 from recollect.ledger.sql.records import SELECTED, from_row
 from recollect.ledger.sql.tx import Tx
-from recollect.ledger.sql.where import condition, seen_from, within
+from recollect.ledger.sql.where import condition, held_at, seen_from, within
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Filter, Listing
 from recollect.model.result import Page
@@ -61,10 +62,12 @@ def _listed(tx: Tx, scope: Scope, listing: Listing, params: dict[str, Any]) -> s
     return f"{sql} AND ({condition(listing.filter, tx.dialect, params)})"
 
 
-async def fetch(tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter) -> list[Numbered]:
+async def fetch(
+    tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter, *, as_of: datetime | None = None
+) -> list[Numbered]:
     """The memories of those rows that recall may see from the scope and that pass the filter."""
     params: dict[str, Any] = {"rows": [int(row) for row in rows]}
-    sql = _seen(tx, scope, filter, params)
+    sql = _seen(tx, scope, filter, params, as_of=as_of)
     table = f"memories {tx.dialect.words['by_row']}"
     found = await tx.rows(
         f"SELECT {SELECTED}, row FROM {table} WHERE {tx.dialect.among('row', 'rows')} AND {sql}", params
@@ -72,13 +75,14 @@ async def fetch(tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter) -> li
     return [Numbered(row[-1], from_row(row[:-1])) for row in found]
 
 
-async def matching(tx: Tx, scope: Scope, filter: Filter) -> list[int]:
+async def matching(tx: Tx, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> list[int]:
     """Every row recall may see from the scope that passes the filter."""
     params: dict[str, Any] = {}
-    rows = await tx.rows(f"SELECT row FROM memories WHERE {_seen(tx, scope, filter, params)}", params)
+    sql = _seen(tx, scope, filter, params, as_of=as_of)
+    rows = await tx.rows(f"SELECT row FROM memories WHERE {sql}", params)
     return [row[0] for row in rows]
 
 
-def _seen(tx: Tx, scope: Scope, filter: Filter, params: dict[str, Any]) -> str:
-    sql = f"{seen_from(scope, tx.dialect, params)} AND status = 'active'"
+def _seen(tx: Tx, scope: Scope, filter: Filter, params: dict[str, Any], *, as_of: datetime | None) -> str:
+    sql = f"{seen_from(scope, tx.dialect, params)} AND {held_at(as_of, params)}"
     return sql if filter == EVERYTHING else f"{sql} AND ({condition(filter, tx.dialect, params)})"

@@ -12,6 +12,7 @@ from recollect.ledger.sql.tx import Row
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.times import from_micros, to_micros
+from recollect.model.traits import speaker_of, traits_of
 
 _TIMES = ("created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at")
 _PLAIN = ("id", "content", "importance", "confidence", "access_count", "version")
@@ -24,6 +25,8 @@ COLUMNS = (
     '"key"', "importance", "confidence", *_TIMES, "access_count", "version", "fingerprint", "body",
 )  # fmt: skip
 SELECTED = ", ".join(COLUMNS)
+# Made from the rest for those who look through many memories at once; never read back into a record.
+_DERIVED = ("revision", "traits", "speaker")
 # An access may be counted while a change is being worked out; it is not written over.
 _NOT_UPDATED = ("id", "user_id", "access_count", "last_accessed_at")
 
@@ -43,6 +46,8 @@ def to_row(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
         "key": record.key,
         "fingerprint": record.fingerprint,
         "revision": revision,
+        "traits": traits_of(record),
+        "speaker": speaker_of(record),
         "body": _body(record),
     }
 
@@ -106,11 +111,11 @@ def _read_body(text: str) -> dict[str, Any]:
 
 
 INSERT = (
-    f"INSERT INTO memories ({SELECTED}, revision, term_count) VALUES "
-    f"({', '.join(':' + name.strip(chr(34)) for name in COLUMNS)}, :revision, :term_count)"
+    f"INSERT INTO memories ({SELECTED}, {', '.join(_DERIVED)}, term_count) VALUES "
+    f"({', '.join(':' + name.strip(chr(34)) for name in (*COLUMNS, *_DERIVED))}, :term_count)"
 )
 UPDATE = (
     "UPDATE memories SET "
-    + ", ".join(f"{name} = :{name.strip(chr(34))}" for name in (*COLUMNS, "revision") if name not in _NOT_UPDATED)
+    + ", ".join(f"{name} = :{name.strip(chr(34))}" for name in (*COLUMNS, *_DERIVED) if name not in _NOT_UPDATED)
     + " WHERE user_id = :user_id AND id = :id"
 )

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from recollect.ledger.protocol import Revision, Scored
+from recollect.ledger.protocol import Revision, Said
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.terms import K1, B, query_terms, terms_of
@@ -28,25 +28,34 @@ def length_of(words: str) -> int:
     return words.count(" ") + 1 if words else 0
 
 
-async def lexical(tx: Tx, engine: Engine, lengths: LengthCache, scope: Scope, text: str) -> Scored:
-    """Every row of the user that shares a term with the text, by BM25 over the user's own memories.
-
-    A score of 1 would mean: all terms of the question, said over and over.
-    """
+async def lexical(tx: Tx, engine: Engine, lengths: LengthCache, scope: Scope, text: str) -> Said:
+    """Every row of the user that shares a term with the text, by BM25 over the user's own memories."""
     terms = query_terms(text)
     user = await one(tx, "SELECT number, revision, epoch FROM users WHERE user_id = :user", {"user": scope.user})
     if user is None or not terms:
-        return Scored(np.empty(0, np.int64), np.empty(0, np.float32))
+        nothing = np.empty(0, np.float32)
+        return Said(np.empty(0, np.int64), nothing, nothing, frozenset(terms), 1.0 if terms else 0.0)
     number, *revision = user
     known = await lengths.get(tx, scope.user, Revision(*revision))
-    scores = np.zeros(len(known.rows))
-    best = 0.0
-    for rows, times in await engine.terms.postings(tx, [word(number, term) for term in terms]):
+    scores, covered = np.zeros(len(known.rows)), np.zeros(len(known.rows))
+    total, missing, missed = 0.0, set[str](), 0.0
+    postings = await engine.terms.postings(tx, [word(number, term) for term in terms])
+    for term, (rows, times) in zip(terms, postings, strict=True):
         rarity = math.log(1 + (len(known.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
-        best += rarity * (K1 + 1)
-        if len(rows):
-            at = np.searchsorted(known.rows, rows)
-            norm = K1 * (1 - B + B / known.average * known.counts[at])
-            scores[at] += rarity * (K1 + 1) * times / (times + norm)
-    found = np.flatnonzero(scores)
-    return Scored(known.rows[found], np.minimum(scores[found] / (best or 1.0), 1.0).astype(np.float32))
+        total += rarity
+        if not len(rows):
+            missing.add(term)
+            missed += rarity
+            continue
+        at = np.searchsorted(known.rows, rows)
+        norm = K1 * (1 - B + B / known.average * known.counts[at])
+        scores[at] += rarity * times / (times + norm)
+        covered[at] += rarity
+    found, total = np.flatnonzero(scores), total or 1.0
+    return Said(
+        known.rows[found],
+        np.minimum(scores[found] / total, 1.0).astype(np.float32),
+        np.minimum(covered[found] / total, 1.0).astype(np.float32),
+        frozenset(missing),
+        missed / total,
+    )

@@ -7,14 +7,17 @@ from datetime import datetime
 from typing import Any
 
 from recollect.ledger.sql.migrate import meta, set_meta
+from recollect.ledger.sql.records import COLUMNS, from_row
 from recollect.ledger.sql.terms import length_of, words_of
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.terms import TERMS_RULES
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import to_micros
+from recollect.model.traits import speaker_of, traits_of
 
 _REBUILD_ROWS = 1000
+_SELECTED = ", ".join(f"m.{name}" for name in COLUMNS)
 
 
 async def users(tx: Tx) -> list[str]:
@@ -75,19 +78,28 @@ async def terms_version(tx: Tx) -> str | None:
 
 
 async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None]) -> None:
-    """Make the full text anew in one transaction: whoever looks meanwhile sees the old one whole."""
+    """Make the full text anew in one transaction, and the traits: whoever looks meanwhile sees the old ones whole."""
     await engine.terms.clear(tx)
     after, done = 0, 0
     while rows := await tx.rows(
-        "SELECT m.row, u.number, m.content FROM memories m JOIN users u ON u.user_id = m.user_id "
+        f"SELECT m.row, u.number, {_SELECTED} FROM memories m JOIN users u ON u.user_id = m.user_id "
         "WHERE m.row > :after ORDER BY m.row LIMIT :limit",
         {"after": after, "limit": _REBUILD_ROWS},
     ):
-        words = {row: words_of(number, content) for row, number, content in rows}
+        records = {row: from_row(columns) for row, _, *columns in rows}
+        words = {row: words_of(number, records[row].content) for row, number, *_ in rows}
         await engine.terms.put(tx, words)
         await tx.many(
-            "UPDATE memories SET term_count = :count WHERE row = :row",
-            [{"row": row, "count": length_of(text)} for row, text in words.items()],
+            "UPDATE memories SET term_count = :count, traits = :traits, speaker = :speaker WHERE row = :row",
+            [
+                {
+                    "row": row,
+                    "count": length_of(words[row]),
+                    "traits": traits_of(record),
+                    "speaker": speaker_of(record),
+                }
+                for row, record in records.items()
+            ],
         )
         after, done = rows[-1][0], done + len(rows)
         progress(done)

@@ -86,7 +86,8 @@ async def index_rows(tx: Tx, user: str, model: EmbeddingModel, after: int) -> tu
     """What changed for an index since a revision."""
     current = await revision(tx, user)
     rows = await tx.rows(
-        "SELECT m.row, m.place, m.status, v.vector FROM memories m "
+        "SELECT m.row, m.place, m.status, m.session_id, m.speaker, m.traits, "
+        "COALESCE(m.occurred_at, m.created_at), m.importance, v.vector FROM memories m "
         "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row "
         "WHERE m.user_id = :user AND m.revision > :after",
         {"user": user, "model": await model_number(tx, model) or 0, "after": after},

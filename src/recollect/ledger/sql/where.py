@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, assert_never
 
 from recollect.ledger.sql.tx import SIGNS, Dialect
@@ -77,3 +78,15 @@ def seen_from(scope: Scope, dialect: Dialect, params: dict[str, Any]) -> str:
     """SQL for everything recall may see from the scope."""
     params["user"], params["places"] = scope.user, list(scope.seen_places)
     return f"user_id = :user AND {dialect.among('place', 'places')}"
+
+
+def held_at(moment: datetime | None, params: dict[str, Any]) -> str:
+    """SQL for what is active or, given a moment, for what held then: the same rule as `model.validity`."""
+    if moment is None:
+        return "status = 'active'"
+    params["as_of"] = to_micros(moment)
+    return (
+        "status IN ('active', 'superseded') AND COALESCE(valid_from, created_at) <= :as_of "
+        "AND (valid_to > :as_of OR (valid_to IS NULL AND (status = 'active' OR updated_at > :as_of))) "
+        "AND (expires_at IS NULL OR expires_at > :as_of)"
+    )

@@ -1,0 +1,52 @@
+"""What the blend is trained on: conversations with their questions, and the same cut small."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from recollect.evaluation.conversation import Conversation, Question
+
+_STRANGERS = 60
+_SMALL_TURNS = (6, 15, 40, 120)
+_SMALL_QUESTIONS, _SMALL_STRANGERS = 6, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A conversation to remember, what is asked of it, and how much one of its questions weighs."""
+
+    source: str
+    conversation: Conversation
+    small: bool = False
+
+
+def materials(source: str, conversations: Sequence[Conversation], *, seed: int = 7) -> Iterator[Material]:
+    """Each conversation whole, with questions of other people added; and windows of it as if they were all."""
+    chance = random.Random(seed)
+    for each in conversations:
+        own = tuple(question for question in each.questions if question.headline and question.gold)
+        others = [
+            replace(question, gold=())
+            for other in conversations
+            if not other.speakers & each.speakers
+            for question in other.questions
+            if question.headline
+        ]
+        few = len(own) <= 5
+        strangers = chance.sample(others, min(3 if few else _STRANGERS, len(others)))
+        yield Material(source, replace(each, questions=(*own, *strangers)))
+        for size in chance.sample(_SMALL_TURNS, 1) if few else _SMALL_TURNS * 2:
+            yield Material(source, _window(each, own, size, chance), small=True)
+
+
+def _window(whole: Conversation, own: Sequence[Question], size: int, chance: random.Random) -> Conversation:
+    start = chance.randrange(max(1, len(whole.turns) - size))
+    turns = whole.turns[start : start + size]
+    inside = {turn.id for turn in turns}
+    answered = [question for question in own if inside.issuperset(question.gold)]
+    strange = [replace(question, gold=()) for question in own if not inside.intersection(question.gold)]
+    asked = chance.sample(answered, min(_SMALL_QUESTIONS, len(answered)))
+    asked += chance.sample(strange, min(_SMALL_STRANGERS, len(strange)))
+    return replace(whole, turns=turns, questions=tuple(asked))

@@ -1,0 +1,89 @@
+"""How good a ranking is, in numbers."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CUTS = (1, 5, 10, 20)
+RESAMPLES = 10_000
+_CHUNK = 500
+
+
+def rank_marks(found: Sequence[str], gold: Sequence[str], *, k: int) -> dict[str, float]:
+    """The marks of one ranking: R@1, 5, 10 and 20, MRR, and hit, all, NDCG and P at k."""
+    wanted = set(gold)
+    ranks = [rank for rank, each in enumerate(found, 1) if each in wanted]
+    marks = {f"R@{cut}": sum(rank <= cut for rank in ranks) / len(wanted) for cut in CUTS}
+    within = [rank for rank in ranks if rank <= k]
+    ideal = sum(_gain(rank) for rank in range(1, min(len(wanted), k) + 1))
+    return marks | {
+        f"hit@{k}": float(bool(within)),
+        f"all@{k}": float(len(within) == len(wanted)),
+        "MRR": 1 / ranks[0] if ranks else 0.0,
+        f"NDCG@{k}": sum(map(_gain, within)) / ideal,
+        f"P@{k}": len(within) / min(k, len(found)) if found else 0.0,
+    }
+
+
+def _gain(rank: int) -> float:
+    return 1 / math.log2(rank + 1)
+
+
+def mean_marks(marks: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each mark."""
+    return {name: fmean(each[name] for each in marks) for name in marks[0]}
+
+
+def auroc(answerable: Sequence[float], unanswerable: Sequence[float]) -> float | None:
+    """How often something answerable scores higher than something that is not; None where there is one kind only."""
+    if not answerable or not unanswerable:
+        return None
+    below = sorted(unanswerable)
+    won = sum(bisect_left(below, score) + bisect_right(below, score) for score in answerable)
+    return won / (2 * len(answerable) * len(unanswerable))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of the values lies below."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def pearson(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
+    """How well a straight line fits; 0 where one side never changes."""
+    a, b = left - left.mean(), right - right.mean()
+    spread = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / spread if spread else 0.0
+
+
+def spearman(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
+    """How well the two orders agree; equal values share the mean of their ranks."""
+    return pearson(_ranks(left), _ranks(right))
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray(last - (counts - 1) / 2, np.float64)[inverse]
+
+
+def bootstrap(differences: Sequence[float], *, seed: int = 0) -> tuple[float, float]:
+    """The 95 % confidence interval of the mean, by drawing the questions anew many times."""
+    import numpy as np
+
+    values, random = np.asarray(differences, np.float64), np.random.default_rng(seed)
+    # In parts, as all draws of a large set at once would fill the memory.
+    draws = (random.integers(0, len(values), (_CHUNK, len(values))) for _ in range(RESAMPLES // _CHUNK))
+    means = np.concatenate([values[draw].mean(axis=1) for draw in draws])
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)

@@ -1,0 +1,167 @@
+"""Running recipes: each on an empty memory of its own, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, assert_never
+
+from recollect.errors import InvalidInput, NotFound
+from recollect.evaluation.recipe import Ask, Correct, Expected, Forget, Recipe, Remember, Step, Store
+from recollect.evaluation.subject import borrowed_embedder, temporary_memory
+
+if TYPE_CHECKING:
+    from recollect.api import AsyncMemory
+    from recollect.model.result import SearchResult
+    from recollect.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A memory that came back, and how well it fitted."""
+
+    id: str
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """How one expectation went; `at` is the place, from 1, of what bears it out or breaks it, 0 for none.
+
+    `notes` tell what recall had to do without.
+    """
+
+    step: int
+    question: str
+    expected: Expected
+    at: int
+    recalled: tuple[Recalled, ...]
+    notes: tuple[str, ...]
+    taken_s: float
+
+    @property
+    def held(self) -> bool:
+        return bool(self.at) is self.expected.must
+
+    def __str__(self) -> str:
+        verb = "must recall" if self.expected.must else "must not recall"
+        return f'"{self.question}" {verb} {self.expected}'
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How every expectation of a recipe went."""
+
+    recipe: Recipe
+    checks: tuple[Checked, ...]
+
+    @property
+    def failed(self) -> int:
+        return sum(not check.held for check in self.checks)
+
+
+async def run_recipes(
+    recipes: Sequence[Recipe], settings: Settings, *, tell: Callable[[Report], None] = lambda report: None
+) -> list[Report]:
+    """Run one after the other; `tell` hears of each as soon as it is done."""
+    reports = []
+    async with borrowed_embedder(settings) as embedder:
+        for recipe in recipes:
+            async with temporary_memory(settings, embedder) as memory:
+                report = await _Kitchen(memory, recipe).run()
+            reports.append(report)
+            tell(report)
+    return reports
+
+
+async def recall(memory: AsyncMemory, step: Step, ask: Ask) -> SearchResult:
+    """What comes back for a question: the one place that says how recipes ask."""
+    more: dict[str, Any] = {} if ask.as_of is None else {"as_of": ask.as_of}
+    if more and "as_of" not in signature(memory.search).parameters:
+        raise InvalidInput("this version cannot ask as of a time in the past; leave as_of out")
+    return await memory.search(ask.question, **step.place.ids, limit=ask.limit, **more)
+
+
+class _Kitchen:
+    """One recipe at work: the memory it fills, and the ids behind the names it gives."""
+
+    def __init__(self, memory: AsyncMemory, recipe: Recipe) -> None:
+        self._memory = memory
+        self._recipe = recipe
+        self._ids: dict[str, str] = {}
+        self._checks: list[Checked] = []
+
+    async def run(self) -> Report:
+        """Every step in order; one that the memory refuses is an InvalidInput with its number."""
+        for step in self._recipe.steps:
+            try:
+                await self._step(step)
+            except (InvalidInput, NotFound) as error:
+                raise InvalidInput(f"{self._recipe.file}, step {step.number}: {error}") from error
+        return Report(self._recipe, tuple(self._checks))
+
+    async def _step(self, step: Step) -> None:
+        match step.action:
+            case Store(text=text, fields=fields, correction=correction):
+                more: dict[str, Any] = {**step.place.ids, **fields}
+                outcome = await self._memory.add(text, correction=correction, **more)
+                self._name(step, [outcome.record.id])
+            case Remember(messages=messages):
+                turns = await self._memory.remember(list(messages), **step.place.ids, wait=True)
+                self._name(step, [turn.id for turn in turns])
+            case Correct(memory=name, text=text):
+                await self._memory.update(self._ids[name], text, user_id=step.place.user)
+            case Forget():
+                await self._forget(step, step.action)
+            case Ask():
+                await self._ask(step, step.action)
+            case _:
+                assert_never(step.action)
+
+    def _name(self, step: Step, ids: Sequence[str]) -> None:
+        if step.name and len(ids) == 1:
+            self._ids[step.name] = ids[0]
+        elif step.name:
+            self._ids |= {f"{step.name}.{number}": id for number, id in enumerate(ids, 1)}
+
+    async def _forget(self, step: Step, forget: Forget) -> None:
+        if forget.memory is not None:
+            await self._memory.delete(self._ids[forget.memory], user_id=step.place.user)
+        elif forget.key is None:
+            await self._memory.delete_all(**step.place.ids)
+        else:
+            records = (await self._memory.get_all(**step.place.ids, filters={"key": forget.key}, limit=1000)).records
+            if not records:
+                raise NotFound(f"nothing has the key {forget.key!r}, so there is nothing to forget")
+            for record in records:
+                await self._memory.delete(record.id, user_id=step.place.user)
+
+    async def _ask(self, step: Step, ask: Ask) -> None:
+        began = perf_counter()
+        result = await recall(self._memory, step, ask)
+        taken = perf_counter() - began
+        recalled = tuple(Recalled(hit.id, hit.memory, hit.score) for hit in result)
+        self._checks += [
+            Checked(
+                step=step.number,
+                question=ask.question,
+                expected=expected,
+                at=self._at(expected, recalled),
+                recalled=recalled,
+                notes=result.notes,
+                taken_s=taken,
+            )
+            for expected in ask.expected
+        ]
+
+    def _at(self, expected: Expected, recalled: Sequence[Recalled]) -> int:
+        """The place of the first memory that is meant, from 1; 0 where there is none."""
+        wanted = self._ids.get(expected.memory)
+        words = expected.words.casefold()
+        for place, each in enumerate(recalled, 1):
+            if each.id == wanted or (words and words in " ".join(each.text.casefold().split())):
+                return place
+        return 0

@@ -1,0 +1,31 @@
+"""Words that speak of the talk itself: in a question they say nothing about what is looked for."""
+
+from __future__ import annotations
+
+import re
+
+_TALK = frozenset(
+    """mention mentions mentioned mentioning discuss discussed discussing discussion discussions talk talked talking
+    conversation conversations chat chats chatted session sessions tell told telling remember recall remind list order
+    summary summarize summarise overview ask asked asking say said says saying bring brought different aspect aspects
+    throughout across comprehensive provide give please walk through only item items detail details know going previous
+    previously earlier wondering wonder think
+    erwähnt erwähnen besprochen gespräch gespräche unterhaltung gesagt erzählt erinnere erinnerst bitte zusammenfassung
+    mentionné discuté conversation discussion dit raconté rappelle souviens résumé
+    mencioné mencionado hablamos conversación charla dije dijiste recuerda recuerdas resumen favor""".split()
+)
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# Fewer words than this are no longer a question of their own.
+_LEAST_LEFT = 2
+_MOST_CHARS = 2_000
+
+
+def without_talk(question: str) -> str:
+    """The words of a question without those about the talk; the question as it is, if too little were left."""
+    if len(question) > _MOST_CHARS:
+        return question
+    words = _WORD.findall(question)
+    left = [word for word in words if word.casefold() not in _TALK]
+    if len(left) == len(words) or sum(len(word) > 3 for word in left) < _LEAST_LEFT:
+        return question
+    return " ".join(left)

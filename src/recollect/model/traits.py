@@ -1,0 +1,127 @@
+"""What can be told of a text at a glance, without understanding it: kept with each memory, weighed when it is found."""
+
+from __future__ import annotations
+
+import re
+from enum import IntFlag
+
+from recollect.model.memory import Category, MemoryRecord
+
+# Raise it when a rule here changes: a ledger made with other rules looks at its texts again when opened.
+TRAITS_VERSION = 1
+
+_MOST_WORDS = 0xFFFF
+_WORDS_SHIFT = 16
+# What a text is shows at its beginning and at its end.
+_HEAD, _TAIL = 4_000, 200
+# Names are compared as people type them, and nobody's is longer.
+_NAME_CHARS = 100
+
+
+class Trait(IntFlag):
+    """One thing that is so or not."""
+
+    NONE = 0
+    TURN = 1
+    USER = 2
+    ASSISTANT = 4
+    ASKS = 8
+    TELLS_TIME = 16
+    COUNTS = 32
+    FIRST_PERSON = 64
+    STANDING = 128
+    PREFERS = 256
+
+
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|recently|morning|evening|since|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october|"
+    r"november|december|gestern|heute|morgen|letzte[nrs]?|nächste[nrs]?|woche|monat|jahr|hier|demain|semaine|"
+    r"dernière?|mois|année|ayer|hoy|mañana|semana|pasad[oa]|mes|año|ieri|oggi|domani|settimana|scors[oa]|ontem|hoje|"
+    r"(?:19|20)\d\d)\b|昨日|今日|明日|先週|来週|昨天|今天|明天|上周|下周|어제|오늘|내일",
+    re.IGNORECASE,
+)
+_FIRST_PERSON = re.compile(
+    r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|myself|we|we're|we've|our|ours|us|ich|mein\w{0,2}|mir|mich|wir|unser\w{0,2}|"
+    r"je|j'ai|mon|ma|mes|nous|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?|io|mio|mia|miei|noi|nostr[oaie]|eu|meu|"
+    r"minha|nós|nosso|nossa|ik|mijn|wij|ons|onze|я|мой|моя|мне|меня|мы|наш)\b|我|私|僕|俺|저는|나는|제가|내가",
+    re.IGNORECASE,
+)
+# A wish that is meant to hold from now on, said as one.
+_STANDING = re.compile(
+    r"^\W{0,3}(?:please |bitte |por favor,? |s'il (?:te|vous) plaît,? )?(?:always|never|from now on|going forward|"
+    r"in (?:the )?future|whenever|every time|each time|make sure|remember (?:to|that)|do not|don't|when(?:ever)? i ask|"
+    r"immer|niemals|nie|ab (?:jetzt|sofort)|von nun an|künftig|toujours|jamais|ne jamais|désormais|dorénavant|"
+    r"à partir de maintenant|siempre|nunca|de ahora en adelante|a partir de ahora|sempre|mai|d'ora in poi|"
+    r"a partir de agora|de agora em diante|altijd|nooit|vanaf nu|zawsze|nigdy|od teraz|всегда|никогда|отныне|впредь)\b"
+    r"|\b(?:from now on|going forward|de ahora en adelante|à partir de maintenant|ab jetzt|von nun an)\b"
+    r"|^(?:总是|永远|从现在起|以后|いつも|必ず|今後|これから|항상|앞으로)",
+    re.IGNORECASE,
+)
+_PREFERS = re.compile(
+    r"\b(?:prefer(?:s|red|ence|ences)?|favou?rites?|rather than|instead of|i (?:really )?(?:like|love|enjoy|hate|dislike)|"
+    r"i'm (?:not )?(?:a fan of|into|fond of)|i (?:can't|cannot) stand|allergic|i tend to|i usually|bevorzuge|lieber|"
+    r"lieblings\w+|am liebsten|ich mag|je préfère|préférée?s?|j'aime|j'adore|je déteste|prefiero|favorit[oa]s?|"
+    r"me gusta|me encanta|odio|preferisco|preferit[oa]|mi piace|adoro|prefiro|gosto de|liever|ik hou van|wolę|lubię|"
+    r"предпочитаю|люблю|ненавижу)\b|喜欢|最爱|好きな|が好き|좋아하",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"\d")
+_RULES = (
+    (Trait.TELLS_TIME, _TIME),
+    (Trait.FIRST_PERSON, _FIRST_PERSON),
+    (Trait.STANDING, _STANDING),
+    (Trait.PREFERS, _PREFERS),
+    (Trait.COUNTS, _DIGIT),
+)
+_ROLES = {"user": Trait.USER, "assistant": Trait.ASSISTANT}
+
+
+def traits_of(record: MemoryRecord) -> int:
+    """The traits of a memory and the number of its words, as one number that a store can keep."""
+    flags = _text_traits(record.content)
+    if record.category is Category.TURN:
+        flags |= Trait.TURN | _ROLES.get(str(record.detail.get("role")), Trait.NONE)
+    return int(flags) | min(_count_words(record.content), _MOST_WORDS) << _WORDS_SHIFT
+
+
+def _text_traits(text: str) -> Trait:
+    head = text[:_HEAD].replace("’", "'")
+    flags = Trait.NONE
+    for trait, rule in _RULES:
+        if rule.search(head):
+            flags |= trait
+    if _asks(text[-_TAIL:]):
+        flags |= Trait.ASKS
+    return flags
+
+
+def _asks(tail: str) -> bool:
+    return tail.rstrip(" \t\r\n\"'”’)*_").endswith(("?", "？", "؟"))
+
+
+def _count_words(text: str) -> int:
+    """Words as spaces part them; scripts without spaces count a word for every two characters."""
+    words = text.count(" ") + text.count("\n") + 1
+    return words if text.isascii() else max(words, sum(char > "\u2e7f" for char in text[:_HEAD]) // 2)
+
+
+def speaker_of(record: MemoryRecord) -> str:
+    """Who said it, as names are compared; empty where it was not said by someone with a name."""
+    name = record.detail.get("name") if record.category is Category.TURN else None
+    return folded_name(name) if isinstance(name, str) else ""
+
+
+def folded_name(name: str) -> str:
+    """A name as names are compared."""
+    return " ".join(name.casefold().split())[:_NAME_CHARS]
+
+
+def words_in(traits: int) -> int:
+    """The number of words that `traits_of` counted."""
+    return traits >> _WORDS_SHIFT
+
+
+def flags_in(traits: int) -> Trait:
+    """The traits without the number of words."""
+    return Trait(traits & ((1 << _WORDS_SHIFT) - 1))

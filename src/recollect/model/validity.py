@@ -1,0 +1,26 @@
+"""When a memory held: the rule that recall as of a moment goes by."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from recollect.model.memory import MemoryRecord, Status
+
+# What was forgotten is gone from every moment; what waits for review never held.
+HELD = (Status.ACTIVE, Status.SUPERSEDED)
+
+
+def valid_at(record: MemoryRecord, moment: datetime) -> bool:
+    """Whether the memory held at that moment, going by what is known of it today.
+
+    It begins at `valid_from`, or when it was made; it ends at `valid_to`, or when another took its place, or when it
+    expires. The first instant belongs to it, the last does not. When a thing happened (`occurred_at`) has no say:
+    that Ann moved in 2019 was not known before it was told.
+    """
+    if record.status not in HELD or (record.valid_from or record.created_at) > moment:
+        return False
+    ended = record.valid_to
+    if ended is None and record.status is Status.SUPERSEDED:
+        # Superseding notes its moment in `valid_to`; where someone else set the status, the last change is nearest.
+        ended = record.updated_at
+    return (ended is None or ended > moment) and (record.expires_at is None or record.expires_at > moment)

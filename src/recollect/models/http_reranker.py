@@ -1,0 +1,112 @@
+"""Scores from any server that reranks: the API of Cohere and Jina, which many others speak, or that of TEI."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.models.openai_wire import OpenAIWire
+
+Shape: TypeAlias = Literal["documents", "texts"]
+
+# Common models read 512 tokens of a pair, and some scripts need a token for each character.
+MAX_CHARACTERS = 4_000
+
+# Two hundred texts, should the server send them all back, escaped.
+MAX_ANSWER_BYTES = 16 << 20
+
+# Rounding may carry a share a little past its ends; what lies further out is no share but a logit.
+ROUNDING = 0.01
+
+
+class HttpReranker:
+    """Scores through POST {url}/rerank; `url` may already end in `rerank`.
+
+    The texts are sent as `documents`; a server that refuses those is sent `texts`, and from then on only what it
+    understood. Scores are taken as they come. Servers that answer logits, as some local ones do, are known by
+    numbers outside 0 to 1, and those are turned into chances. Only the first 4,000 characters of a text are sent.
+    """
+
+    def __init__(self, url: str, api_key: str = "", *, model: str, timeout_s: float = 30.0) -> None:
+        if not url:
+            raise InvalidSettings("reranker_url must name the server of an HTTP reranker")
+        self._model = model
+        self._wire = OpenAIWire(
+            url,
+            api_key,
+            path="" if url.rstrip("/").endswith("rerank") else "/rerank",
+            model=model,
+            timeout_s=timeout_s,
+            max_answer_bytes=MAX_ANSWER_BYTES,
+        )
+        self._shape: Shape | None = None
+        self._logits = False
+
+    @property
+    def name(self) -> str:
+        return self._model
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """For each text in order, the server's score for it, from 0 to 1."""
+        if not texts:
+            return []
+        answer = await self._ask(query[:MAX_CHARACTERS] or " ", [text[:MAX_CHARACTERS] or " " for text in texts])
+        try:
+            scores = _scores(json.loads(answer), count=len(texts))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+            raise ModelUnavailable(f"{self._wire.shown_url} answered no scores: {error!r}") from error
+        # Once seen, always so: a later answer may happen to lie within 0 and 1.
+        self._logits = self._logits or any(not -ROUNDING <= score <= 1 + ROUNDING for score in scores)
+        return [_chance(score) if self._logits else min(max(score, 0.0), 1.0) for score in scores]
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    async def _ask(self, query: str, texts: list[str]) -> bytes:
+        """The answer to a body of the shape this server knows, which the first call finds out."""
+        if self._shape is not None:
+            return await self._wire.post(self._body(self._shape, query, texts))
+        try:
+            answer = await self._wire.post(self._body("documents", query, texts))
+        except InvalidSettings:
+            raise
+        except InvalidInput as refusal:
+            try:
+                answer = await self._wire.post(self._body("texts", query, texts))
+            except InvalidInput:
+                # The more usual shape's refusal tells more about what is wrong.
+                raise refusal from None
+            self._shape = "texts"
+            return answer
+        self._shape = "documents"
+        return answer
+
+    def _body(self, shape: Shape, query: str, texts: list[str]) -> dict[str, Any]:
+        if shape == "texts":
+            return {"query": query, "texts": texts, "truncate": True}
+        return {"model": self._model, "query": query, "documents": texts, "top_n": len(texts)}
+
+
+def _scores(answer: Any, *, count: int) -> list[float]:
+    """The scores in the order of the texts; an error says what is wrong with the answer."""
+    rows = answer if isinstance(answer, list) else answer.get("results", answer.get("data"))
+    if not isinstance(rows, list):
+        raise TypeError("there is no list of results")
+    by_index = {row["index"]: _number(row.get("relevance_score", row.get("score"))) for row in rows}
+    if len(rows) != count or sorted(by_index) != list(range(count)):
+        raise ValueError(f"{len(rows)} results for {count} texts, or not one for each")
+    return [by_index[at] for at in range(count)]
+
+
+def _number(score: object) -> float:
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        raise ValueError("a score is not a finite number")
+    return float(score)
+
+
+def _chance(logit: float) -> float:
+    # Beyond this the chance is 0 to the last digit, and the exponential overflows.
+    return 0.0 if logit < -700 else 1 / (1 + math.exp(-logit))

@@ -1,0 +1,134 @@
+"""Answers from any server that speaks OpenAI's `/chat/completions`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.model.message import text_of
+from recollect.model.text import mended_text
+from recollect.models.chat import ChatMessage
+from recollect.models.openai_wire import OpenAIWire
+
+# Ten times what the longest answers of today's models take, thinking included.
+MAX_ANSWER_BYTES = 4 << 20
+
+# Newer models of OpenAI refuse these; the first refusal teaches us to send the stand-in, or nothing.
+_STAND_INS = {"max_tokens": "max_completion_tokens", "temperature": None}
+
+_OPEN, _CLOSE = "<think>", "</think>"
+_JSON_STARTS = ("{", "[", "`")
+
+
+class OpenAIChat:
+    """Asks POST {base_url}/chat/completions; `timeout_s` is the longest wait for an answer, tries included."""
+
+    def __init__(self, base_url: str, api_key: str = "", *, model: str, timeout_s: float = 60.0) -> None:
+        if not model:
+            raise InvalidSettings("a chat model needs a name")
+        self._model = model
+        self._refused: frozenset[str] = frozenset()
+        self._wire = OpenAIWire(
+            base_url,
+            api_key,
+            path="/chat/completions",
+            model=model,
+            timeout_s=timeout_s,
+            max_answer_bytes=MAX_ANSWER_BYTES,
+        )
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    async def complete(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """What the model answers, without its thinking; no answer is a ModelUnavailable.
+
+        `schema` goes to the server in its strict form: every object closed, every property required.
+        """
+        asked: dict[str, Any] = {
+            "model": self._model,
+            "messages": [dict(message) for message in messages],
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+        }
+        if schema is not None:
+            form = {"name": str(schema.get("title", "answer")), "schema": dict(schema), "strict": True}
+            asked["response_format"] = {"type": "json_schema", "json_schema": form}
+        answer = await self._post(asked, timeout_s)
+        try:
+            said = _said(json.loads(answer))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise ModelUnavailable(f"{self._wire.shown_url} answered no message: {error}") from error
+        return mended_text(said)
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    async def _post(self, asked: Mapping[str, Any], timeout_s: float | None) -> bytes:
+        """Post what is asked, leaving out or renaming what this server was found to refuse."""
+        while True:
+            refused = self._refused
+            try:
+                return await self._wire.post(_spelled(asked, refused), timeout_s=timeout_s)
+            except InvalidSettings:
+                raise
+            except InvalidInput as error:
+                complaint = str(error)
+                news = {name for name in _STAND_INS if name in complaint and "support" in complaint.casefold()}
+                if news <= refused:
+                    raise
+                self._refused |= news
+
+
+def _spelled(asked: Mapping[str, Any], refused: frozenset[str]) -> dict[str, Any]:
+    names = {name: _STAND_INS[name] if name in refused else name for name in asked}
+    return {name: asked[asked_as] for asked_as, name in names.items() if name is not None}
+
+
+def _said(answer: dict[str, Any]) -> str:
+    """The text of the first choice; ValueError says why there is none."""
+    choice = answer["choices"][0]
+    message = choice["message"]
+    said = _without_thinking(text_of(message.get("content"))).strip()
+    if said:
+        return said
+    if message.get("refusal"):
+        raise ValueError("the model refused")
+    if choice.get("finish_reason") == "length":
+        # What it thought until then is no answer.
+        raise ValueError("the model ran out of tokens before it said anything")
+    # Some servers take the whole answer of a thinking model for its thoughts.
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    said = _without_thinking(text_of(thought)).strip()
+    if not said:
+        raise ValueError("the model said nothing")
+    return said
+
+
+def _without_thinking(text: str) -> str:
+    """The text after the thoughts before it, whose first tag some servers swallow; nothing, if they never end."""
+    at = 0
+    while True:
+        while text[at : at + 1].isspace():
+            at += 1
+        opened = text.startswith(_OPEN, at)
+        # JSON may speak of the tag: there it is a part of the answer.
+        if not opened and text.startswith(_JSON_STARTS, at):
+            return text[at:]
+        closed_at = text.find(_CLOSE, at)
+        if closed_at < 0:
+            return "" if opened else text[at:]
+        if not opened and _OPEN in text[at:closed_at]:
+            return text[at:]
+        at = closed_at + len(_CLOSE)

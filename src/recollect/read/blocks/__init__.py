@@ -1,0 +1,1 @@
+"""How memories are written into a prompt, one file a style."""

@@ -1,0 +1,33 @@
+"""Recollect's own: a JSON object a line, between two marks that no memory can know."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+
+from recollect.model.fence import new_fence
+from recollect.read.blocks.style import Item, Section, Style
+from recollect.read.visible import visible
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_BRACKETED = re.compile(r"\[(?=/?[A-Z_]+\])")
+
+
+def fenced(now: datetime) -> Style:
+    """The style with marks of its own; to be used for one block only."""
+    head, foot = new_fence(now)
+    return Style(head=head, sections=(Section(line=_line),), foot=foot, tidy=_tidy)
+
+
+def _line(item: Item, words: str, _: int) -> str:
+    fields = {"date": item.date, "kind": str(item.category)}
+    if item.who:
+        fields["who"] = item.who
+    line = _encode({**fields, "text": words})
+    # Escaped, a tag or the mark of a chat template reads the same to a JSON parser and means nothing to a tokenizer.
+    return _BRACKETED.sub(r"\\u005b", line.replace("<", r"\u003c").replace(">", r"\u003e"))
+
+
+def _tidy(text: str) -> str:
+    return visible(text).strip()

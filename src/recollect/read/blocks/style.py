@@ -1,0 +1,72 @@
+"""What a style of block is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from recollect.model.memory import Category
+from recollect.read.visible import one_line
+
+MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPISODE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One memory as a block shows it. All but `content` and `value` are already harmless and on one line."""
+
+    id: str
+    category: Category
+    content: str
+    at: datetime
+    position: int = 0
+    role: str = ""
+    name: str = ""
+    key: str = ""
+    value: str = ""
+    importance: float = 0.5
+    turns: str = ""
+
+    @property
+    def date(self) -> str:
+        return self.at.date().isoformat()
+
+    @property
+    def who(self) -> str:
+        """Who said it, for a turn."""
+        return self.name or self.role
+
+    def said(self, words: str) -> str:
+        """The words, after who said them if that is known."""
+        return f"{self.who}: {words}" if self.who else words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The memories of some categories under one title.
+
+    `line` writes one, given its words (cleaned, perhaps cut) and its number among its category here. `words` says
+    what of it is shown; `shows` is the most characters of that, 0 for all.
+    """
+
+    line: Callable[[Item, str, int], str]
+    takes: frozenset[Category] = frozenset(Category)
+    title: str = ""
+    words: Callable[[Item], str] = lambda item: item.content
+    shows: int = 0
+    in_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """Sections in the order in which they are printed; each memory goes to the first that takes it.
+
+    `head` ends and `foot` and `between` start with a line end, so that lines can be counted one by one.
+    """
+
+    sections: tuple[Section, ...]
+    head: str = ""
+    between: str = "\n"
+    foot: str = ""
+    tidy: Callable[[str], str] = one_line

@@ -1,0 +1,119 @@
+"""Make links and images in memories harmless: they stay readable, but nothing follows or loads them.
+
+A memory may come from a web page or from someone else's words, and an image that a chat window loads carries
+whatever its address holds to whoever owns the host. So images become their alternative text, HTML tags that load
+or run something go, and addresses are written so that no renderer knows them: https://a.example -> hxxps://a[.]example.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+# Nothing below can match a text without one of these.
+_SUSPECT = re.compile(r"[<\[:/\\]|www\.", re.IGNORECASE)
+_TAG = re.compile(
+    r"</?(?:a|applet|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|math|meta|object"
+    r"|picture|script|source|style|svg|track|use|video)(?=[\s/>])[^<>]*+>",
+    re.IGNORECASE,
+)
+_ALT = re.compile(r"""\balt\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
+_TARGET = r"\((?:[^()]|\([^()]*+\))*+\)"
+_IMAGE = re.compile(rf"!\[([^\[\]]*+)\](?:{_TARGET}|\[[^\[\]]*+\])")
+_LINK = re.compile(rf"\[([^\[\]]*+)\]({_TARGET})")
+_LEADS_AWAY = re.compile(r"[:&\\]|//|www\.", re.IGNORECASE)
+_DEFINITION = re.compile(r"^( {0,3})\[([^\[\]\n]{1,200})\]:(?=[ \t]*\S)", re.MULTILINE)
+
+_HTTP = re.compile(r"http(?=s?:[^\s:])", re.IGNORECASE)
+_OTHER_SCHEME = re.compile(r"(?<!hxxp)(?<!hxxps):(?=[\\/]{2})", re.IGNORECASE)
+_SCRIPT = re.compile(
+    r"(?<=\bjavascript):(?=\S)|(?<=\bvbscript):(?=\S)"
+    r"|(?<=\bdata):(?=(?:[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60})?(?:;[a-z0-9=.+-]{1,60}){0,4},)",
+    re.IGNORECASE,
+)
+# The host of an address: after a scheme, or after // where markup would take it for one.
+_HOST = re.compile(r"""(?<=[:\]("'=<])([\\/]{2,})([^\s\\/?#"'<>()\[\]]{1,255})""")
+_WWW = re.compile(r"\bwww\.(?=\w)", re.IGNORECASE)
+# An address without a scheme counts as one when it carries a query: that is how data leaves.
+_BARE = re.compile(r"(?<![\w@/.\\-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?=/[^\s?]{0,512}\?\S)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Defanged:
+    """The harmless text, and what was found in it: "html", "image", "link", "script"."""
+
+    text: str
+    found: frozenset[str] = frozenset()
+
+
+def defang(text: str) -> Defanged:
+    """Images to their text, links to their words and a dead address; prose without either stays as it is.
+
+    Call it on visible text (see `visible`): a zero-width character inside a scheme would hide it.
+    """
+    if not _SUSPECT.search(text if text.isascii() else text.translate(_lookalikes())):
+        return Defanged(text)
+    found: set[str] = set()
+    for kind, rule, harmless in _MARKUP:
+        text = _replaced(rule, harmless, text, kind=kind, found=found)
+    # Only now, when no markup is left that could vanish and join two halves of an address.
+    for kind, rule, harmless in _ADDRESSES:
+        text = _replaced(rule, harmless, text, kind=kind, found=found)
+    return Defanged(text, frozenset(found))
+
+
+def _replaced(
+    rule: re.Pattern[str], harmless: Callable[[re.Match[str]], str], text: str, *, kind: str, found: set[str]
+) -> str:
+    """The text with every match made harmless. Look-alikes match too, but stay where nothing matches."""
+    folded = text if text.isascii() else text.translate(_lookalikes())
+    parts, last = [], 0
+    for match in rule.finditer(folded):
+        new = harmless(match)
+        if new != match[0]:
+            parts += [text[last : match.start()], new]
+            last = match.end()
+    if not parts:
+        return text
+    found.add(kind)
+    return "".join([*parts, text[last:]])
+
+
+@cache
+def _lookalikes() -> dict[int, str]:
+    """Characters that a model may read as ASCII, each to one character so that positions stay the same."""
+    fold = {code: unicodedata.normalize("NFKC", chr(code)) for span in _STYLED for code in range(*span)}
+    fold = {code: plain for code, plain in fold.items() if len(plain) == 1 and plain.isascii()}
+    return fold | dict.fromkeys(map(ord, "\u02d0\u2236\ua789\ufe55"), ":") | dict.fromkeys(map(ord, "⁄∕⧸"), "/")
+
+
+# Full-width ASCII, mathematical letters, letters in circles.
+_STYLED = ((0xFF01, 0xFF5F), (0x1D400, 0x1D800), (0x24B6, 0x24EA))
+
+
+def _alternative(tag: re.Match[str]) -> str:
+    alt = _ALT.search(tag[0])
+    return f" {(alt[1] or alt[2] or '').strip()} " if alt else " "
+
+
+def _dead_link(link: re.Match[str]) -> str:
+    return f"{link[1]} {link[2]}" if _LEADS_AWAY.search(link[2]) else link[0]
+
+
+_MARKUP = (
+    ("html", _TAG, _alternative),
+    ("image", _IMAGE, lambda image: image[1]),
+    ("link", _LINK, _dead_link),
+    ("link", _DEFINITION, lambda definition: f"{definition[1]}{definition[2]}:"),
+)
+_ADDRESSES = (
+    ("link", _HTTP, lambda _: "hxxp"),
+    ("link", _OTHER_SCHEME, lambda _: "[:]"),
+    ("script", _SCRIPT, lambda _: "[:]"),
+    ("link", _HOST, lambda host: host[1] + host[2].replace(".", "[.]")),
+    ("link", _WWW, lambda _: "www[.]"),
+    ("link", _BARE, lambda host: host[0].replace(".", "[.]")),
+)

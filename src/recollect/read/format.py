@@ -1,0 +1,163 @@
+"""Format memories for a prompt: harmless, in the style asked for, within the budget of tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from recollect.errors import InvalidInput
+from recollect.model.context import SUMMARY_ID, Context
+from recollect.model.memory import Category, MemoryRecord
+from recollect.model.result import Hit
+from recollect.read.blocks.fenced import fenced
+from recollect.read.blocks.markdown_proxy import MARKDOWN_PROXY
+from recollect.read.blocks.react_mem import REACT_MEM
+from recollect.read.blocks.semantic_router import SEMANTIC_ROUTER
+from recollect.read.blocks.session_service import SESSION_SERVICE
+from recollect.read.blocks.style import Item, Style
+from recollect.read.blocks.three_tier import THREE_TIER
+from recollect.read.budget import CUT_MARK, MAX_CHARS_PER_TOKEN, count_tokens, cut_words
+from recollect.read.defang import defang
+from recollect.read.visible import one_line, visible
+
+STYLES: Mapping[str, Callable[[datetime], Style]] = {
+    "recollect": fenced,
+    "semantic-router": lambda _: SEMANTIC_ROUTER,
+    "react-mem": lambda _: REACT_MEM,
+    "session-service": lambda _: SESSION_SERVICE,
+    "markdown-proxy": lambda _: MARKDOWN_PROXY,
+    "three-tier": lambda _: THREE_TIER,
+}
+
+_LABEL_CHARS = 80
+# Less than this of a memory says too little to be worth its place.
+_LEAST_CUT_TOKENS = 24
+
+
+def format_context(
+    style: str, hits: Sequence[Hit], *, budget_tokens: int, now: datetime, summary: str | None = None
+) -> Context:
+    """The block of as many of the best hits as fit, with the conversation's summary before them if there is one.
+
+    Hits come best first and are left out from the end. One that would take more than half of the room (all of it,
+    if it is alone) is cut. The text never has more tokens than the budget, marks and headings included.
+    """
+    if style not in STYLES:
+        raise InvalidInput(f"there is no context format {style!r}; the formats are {', '.join(STYLES)}")
+    block = _Block(STYLES[style](now), budget_tokens)
+    items = [_item(hit.record) for hit in hits]
+    if summary and summary.strip():
+        told = Item(id=SUMMARY_ID, category=Category.SUMMARY, content=summary, at=now)
+        block.dropped |= {item.id: "it is the summary" for item in items if _same(item, told)}
+        items = [told, *(item for item in items if not _same(item, told))]
+    return block.filled(items)
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block that is being filled, and what becomes of each memory on the way."""
+
+    style: Style
+    budget: int
+    left: int = field(init=False)
+    lines: dict[int, list[tuple[Item, str]]] = field(default_factory=dict)
+    numbers: Counter[tuple[int, Category]] = field(default_factory=Counter)
+    used: list[str] = field(default_factory=list)
+    cut: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+    flagged: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.left = self.budget - count_tokens(self.style.head) - count_tokens(self.style.foot)
+
+    def filled(self, items: Sequence[Item]) -> Context:
+        share = self.left if len(items) == 1 else self.left // 2
+        for at, item in enumerate(items):
+            if not self._add(item, share):
+                self.dropped |= {late.id: f"the budget of {self.budget:,} tokens is used up" for late in items[at:]}
+                break
+        text = self._text() if self.lines else ""
+        return Context(text, count_tokens(text), tuple(self.used), self.cut, self.dropped, self.flagged)
+
+    def _add(self, item: Item, share: int) -> bool:
+        """Whether there was room for the memory, or nothing in it to make room for."""
+        at, section = next(each for each in enumerate(self.style.sections) if item.category in each[1].takes)
+        # No more is looked at than could ever be shown: a megabyte costs what a page does.
+        most = max(share, 0) * MAX_CHARS_PER_TOKEN
+        raw = section.words(item)
+        harmless = defang(visible(raw[:most]))
+        words = self.style.tidy(harmless.text)
+        if not words and most:
+            self.dropped[item.id] = "nothing of it can be seen"
+            return True
+        number = self.numbers[at, item.category] + 1
+        opening = 1 if at in self.lines else 1 + count_tokens(section.title) + count_tokens(self.style.between)
+
+        def tokens_of(words: str) -> int:
+            return opening + count_tokens(section.line(item, words, number))
+
+        shown = words[: section.shows] if section.shows else words
+        shown = shown + CUT_MARK if len(raw) > most else shown
+        if (needed := tokens_of(shown)) > share:
+            limit = min(share, self.left)
+            shown = cut_words(shown, limit, tokens_of=tokens_of) if limit >= _LEAST_CUT_TOKENS else ""
+            needed = tokens_of(shown)
+        if not shown or needed > self.left:
+            return False
+        self.left -= needed
+        self.numbers[at, item.category] = number
+        self.lines.setdefault(at, []).append((item, section.line(item, shown, number)))
+        self.used.append(item.id)
+        if shown != words:
+            self.cut[item.id] = f"{len(raw):,} characters, of which {len(shown):,} are shown"
+        if harmless.found:
+            self.flagged[item.id] = f"made harmless: {', '.join(sorted(harmless.found))}"
+        return True
+
+    def _text(self) -> str:
+        parts = []
+        for at, section in enumerate(self.style.sections):
+            if at not in self.lines:
+                continue
+            written = self.lines[at]
+            if section.in_time:
+                written = sorted(written, key=lambda each: (each[0].at, each[0].position))
+            parts.append(section.title + "\n".join(line for _, line in written))
+        return self.style.head + self.style.between.join(parts) + self.style.foot
+
+
+def _same(item: Item, told: Item) -> bool:
+    return item.category is told.category and item.content.strip() == told.content.strip()
+
+
+def _item(record: MemoryRecord) -> Item:
+    detail = record.detail
+    position = detail.get("position")
+    return Item(
+        id=record.id,
+        category=record.category,
+        content=record.content,
+        at=record.occurred_at or record.created_at,
+        position=position if isinstance(position, int) else 0,
+        role=_label(detail.get("role")) if record.category is Category.TURN else "",
+        name=_label(detail.get("name")) if record.category is Category.TURN else "",
+        key=_label(record.key),
+        value=record.value or "",
+        importance=record.importance,
+        turns=_turns(detail),
+    )
+
+
+def _turns(detail: Mapping[str, object]) -> str:
+    """The turns that a summary stands for, such as "turns 1-10"."""
+    if "turn_range" in detail:
+        return _label(detail["turn_range"])
+    start, end = detail.get("turn_start"), detail.get("turn_end")
+    return f"turns {start}-{end}" if isinstance(start, int) and isinstance(end, int) else ""
+
+
+def _label(value: object) -> str:
+    """A short text beside the words; it too may come from anyone."""
+    return one_line(defang(visible(value[: 4 * _LABEL_CHARS])).text)[:_LABEL_CHARS] if isinstance(value, str) else ""

@@ -1,0 +1,117 @@
+"""What a question is like: whom it names, what kind of answer it wants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+# Enough of a pasted text to see what is asked.
+_LOOKED_AT = 2_000
+
+_BARE_WORD = re.compile(r"[^\W_]+")
+_NAME = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n)[\s\"'“(]*")
+_WHEN = re.compile(
+    r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long|"
+    r"how many (?:days|weeks|months|years)|wann|seit wann|quand|cuándo|quando|wanneer|kiedy|когда)\b|什么时候|いつ|언제",
+    re.IGNORECASE,
+)
+_COUNT = re.compile(
+    r"\b(?:how (?:many|much|old|far)|number of|price|cost|amount|wie ?viele?|combien|cuánt[oa]s?|quant[oaie]s?|hoeveel|"
+    r"ile|сколько)\b|多少|几个|いくつ|いくら|얼마|몇",
+    re.IGNORECASE,
+)
+_TO_ASSISTANT = re.compile(
+    r"\b(?:you|your|du|dir|ihr|tu|te|vous|usted|tú|lei|voi|você|jij|je|ты|вы)\b|你|您|あなた|당신", re.IGNORECASE
+)
+_ADVICE = re.compile(
+    r"\b(?:suggest\w*|recommend\w*|advi[cs]e|ideas?|tips|should i|could i|can i|how (?:do|can|should|would) i|"
+    r"can you|could you|would you|help me|what (?:would|should|can)|which|show me|explain|write|plan\w*|"
+    r"soll(?:te)? ich|empfiehl\w*|vorschl\w*|wie kann ich|kannst du|devrais-je|recommand\w*|conseil\w*|peux-tu|"
+    r"pouvez-vous|debería|recomiend\w*|suger\w*|puedes|consigli\w*|puoi|posso|recomend\w*|pode)\b|推荐|建议|おすすめ|추천",
+    re.IGNORECASE,
+)
+_PERSONAL = re.compile(
+    r"\b(?:my|mine|our|ours|i|we|me|mein\w{0,2}|ich|wir|unser\w{0,2}|mon|ma|mes|je|nous|mi|mis|yo|mio|mia|io|meu|minha|"
+    r"eu|mijn|ik|мой|моя|я|мы)\b|我|私|나|저|내",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(
+    r"\b(?:previous(?:ly)?|first|original(?:ly)?|initial(?:ly)?|before|used to|earlier|former(?:ly)?|start(?:ed)?|began|"
+    r"at first|old|früher|vorher|zuerst|ursprünglich|avant|d'abord|auparavant|antes|primer[oa]?|prima|раньше|сначала)\b"
+    r"|以前|最初|예전",
+    re.IGNORECASE,
+)
+_STATE = re.compile(
+    r"^\W*(?:(?:so|and|ok|hey|hi),? )?(?:how (?:many|much|long|often|old|far)|what(?:'s| is| are| time| day| date)|"
+    r"when(?:'s| is| are| does| do)|where(?:'s| is| are| do| does)|who(?:'s| is| are)|which|do i|am i|is my|is the|did i|"
+    r"wie (?:viele?|lange|oft|heißt)|was ist|wann ist|wo |wer ist|combien|quel(?:le)? est|où|cuánt[oa]s?|cuál es|"
+    r"qué |dónde|quant[oaie]|qual è|dove|какой|сколько|где)\b|^\W*what\b[^?]{0,40}\b(?:do|does|should|am|is|are)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question at a glance."""
+
+    text: str
+    names: tuple[str, ...]
+    asks_when: bool
+    asks_count: bool
+    to_assistant: bool
+    wants_advice: bool
+    personal: bool
+    of_the_past: bool
+    of_the_present: bool
+
+
+def look_at(text: str) -> Question:
+    """See what kind of question this is, by a few words of it."""
+    text = text[:_LOOKED_AT].replace("’", "'")
+    return Question(
+        text=text,
+        names=tuple(_names(text)),
+        asks_when=bool(_WHEN.search(text)),
+        asks_count=bool(_COUNT.search(text)),
+        to_assistant=bool(_TO_ASSISTANT.search(text)),
+        wants_advice=bool(_ADVICE.search(text)),
+        personal=bool(_PERSONAL.search(text)),
+        of_the_past=bool(_BEFORE.search(text)),
+        of_the_present=bool(_STATE.search(text)),
+    )
+
+
+def _names(text: str) -> list[str]:
+    """Capitalised words that no sentence begins with: most are names."""
+    starts = {match.end() for match in _SENTENCE_START.finditer(text)}
+    return [match.group() for match in _NAME.finditer(text) if match.start() not in starts]
+
+
+def named_among(text: str, names: Collection[str]) -> list[str]:
+    """Which of these folded names the text speaks of, in whole or by a first name."""
+    folded = f" {_bare(text.casefold())} "
+    return [name for name in names if _speaks_of(folded, name)]
+
+
+def without_names(text: str, names: Collection[str]) -> str:
+    """The text without the words of these names, unless nothing else is left."""
+    gone = {word for name in names for word in _BARE_WORD.findall(name)}
+    left = " ".join(word for word in text.split() if not _is_among(word, gone))
+    return left if left.strip() else text
+
+
+def _is_among(word: str, gone: Collection[str]) -> bool:
+    bare = _BARE_WORD.findall(word.casefold())
+    return bool(bare) and bare[0] in gone and all(part in gone or part == "s" for part in bare)
+
+
+def _speaks_of(folded: str, name: str) -> bool:
+    plain = _bare(name)
+    first = plain.partition(" ")[0]
+    return bool(plain) and (f" {plain} " in folded or (len(first) > 2 and f" {first} " in folded))
+
+
+def _bare(text: str) -> str:
+    return " ".join(_BARE_WORD.findall(text))

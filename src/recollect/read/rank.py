@@ -1,0 +1,51 @@
+"""Rank: blend how relevant a memory is with how recent, how important and how often recalled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from recollect.errors import InvalidInput
+from recollect.read.candidate import Candidate
+
+_DAY_S = 86_400.0
+# Recalled this often, a memory counts as familiar as it gets.
+_FAMILIAR = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What of the score is not for being relevant."""
+
+    recency: float = 0.2
+    recency_days: float = 30.0
+    importance: float = 0.0
+    access: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.recency + self.importance + self.access > 1:
+            raise InvalidInput("the weights of recency, importance and access add up to more than 1")
+
+    @property
+    def relevance(self) -> float:
+        """What is left for relevance."""
+        return 1 - self.recency - self.importance - self.access
+
+
+def rank(candidates: Sequence[Candidate], weights: Weights, *, now: datetime) -> list[Candidate]:
+    """The candidates with their scores, best first."""
+    for each in candidates:
+        record = each.record
+        age_s = max((now - (record.occurred_at or record.created_at)).total_seconds(), 0.0)
+        recency = math.exp(-age_s / _DAY_S / weights.recency_days)
+        access = min(math.log1p(record.access_count) / math.log1p(_FAMILIAR), 1.0)
+        each.parts["recency"] = recency
+        each.score = (
+            weights.relevance * each.relevance
+            + weights.recency * recency
+            + weights.importance * record.importance
+            + weights.access * access
+        )
+    return sorted(candidates, key=lambda each: -each.score)

@@ -1,0 +1,181 @@
+"""Rewrite: from a question in the middle of a conversation to one that can be searched for alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from recollect.errors import ModelUnavailable
+from recollect.model.message import role_of, text_of
+from recollect.prompts import prompt
+from recollect.read.context_terms import context_terms
+from recollect.read.vague import is_vague, picks_one
+
+if TYPE_CHECKING:
+    from recollect.models.chat import Chat
+
+Mode: TypeAlias = Literal["auto", "off", "terms", "llm", "hyde"]
+How: TypeAlias = Literal["as-is", "terms", "llm", "hyde"]
+_Said: TypeAlias = tuple[str, str]
+
+# How far back terms are taken from, and how much of the talk the LLM reads.
+USER_MESSAGES = 3
+LLM_MESSAGES = 6
+LLM_MESSAGE_CHARS = 500
+
+# What is longer is no question. The tokens leave room for a short thought before it.
+MAX_ANSWER_CHARS = 512
+MAX_ANSWER_TOKENS = 512
+_MAX_NOTE_CHARS = 200
+
+_LABEL = re.compile(
+    r"(?:(?:rewritten|standalone|self-contained|search|stored|hypothetical) )*"
+    r"(?:question|query|statement|sentence|answer|memory):\s+",
+    re.IGNORECASE,
+)
+_AROUND = " \t\"'“”„«»「」*`"
+_NO_SENTENCE = ("{", "[", "<")
+# "I cannot eat nuts" is a memory: only what a model says of its own duty is a refusal.
+_REFUSAL = re.compile(
+    "(?:i'm|i am) (?:very )?sorry|sorry[, ]|i apologi[sz]e|as an ai|unfortunately, i"
+    "|i (?:can't|cannot|can not|am unable to|am not able to|won't)"
+    " (?:help|assist|provide|answer|do that|comply|rewrite|determine|fulfil|generate|create|write)"
+    "|(?:es )?tut mir leid|(?:je suis )?désolé|lo siento|mi dispiace|desculpe|het spijt me|извините|к сожалению, я"
+    "|很?抱歉|对不起|申し訳|すみません|죄송"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """What is searched for: `query` by its words, and `extra`, where there is one, by its meaning."""
+
+    query: str
+    extra: str = ""
+    how: How = "as-is"
+    note: str = ""
+    vague: bool = False
+
+
+async def rewrite(
+    said: str | Sequence[Mapping[str, object] | str], *, mode: Mode, chat: Chat | None, timeout_s: float
+) -> Rewritten:
+    """The last thing the user said, completed by what came before; what goes wrong is a note, never an error.
+
+    `said` is a question, or OpenAI-style messages, of which those of tools and of the application are not read.
+    A question that stands alone stays as it is, in every mode but `hyde`: an imagined answer helps those too.
+    `auto` adds terms, and asks the LLM only where terms cannot help: none are to be had, or the question picks
+    one of several things that were said. Where the LLM fails, is late or talks nonsense, terms are added.
+    """
+    question, before = _heard(said)
+    vague = is_vague(question)
+    if mode == "off":
+        return Rewritten(query=question, vague=vague)
+    cheap = _with_terms(question, before) if vague else Rewritten(query=question, note="the question stands alone")
+    name = _prompt_for(mode, cheap, before, question=question)
+    if name is None:
+        return cheap
+    if chat is None:
+        return cheap if mode == "auto" else _noted(cheap, "no LLM is set up")
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await _ask(chat, name, question, before, timeout_s)
+    except TimeoutError:
+        return _noted(cheap, f"the LLM did not answer in {timeout_s:g} s")
+    except Exception as error:  # a rewrite is never worth the answer: a chat of the caller's own may raise anything
+        return _noted(cheap, f"the LLM was of no help: {error}")
+    note = f"by the LLM, prompt {name} {prompt(name).digest}"
+    if name == "hyde":
+        return replace(cheap, extra=answer, how="hyde", note=f"an answer imagined {note}")
+    return replace(cheap, query=answer, how="llm", note=f"completed {note}")
+
+
+def question_of(said: str | Sequence[Mapping[str, object] | str]) -> str:
+    """What the last user message asks, as it was said."""
+    return _heard(said)[0]
+
+
+def _heard(said: str | Sequence[Mapping[str, object] | str]) -> tuple[str, list[_Said]]:
+    """The question, and what the two said before it."""
+    messages = [said] if isinstance(said, str | Mapping) else said
+    turns = [_turn(message) for message in messages]
+    asked = max((at for at, (role, _) in enumerate(turns) if role == "user"), default=None)
+    if asked is None:
+        return "", []
+    before = [(role, text) for role, text in turns[:asked] if role in ("user", "assistant") and text.strip()]
+    return turns[asked][1].strip(), before
+
+
+def _turn(message: object) -> _Said:
+    if isinstance(message, str):
+        return "user", message
+    return role_of(message), text_of(message.get("content") if isinstance(message, Mapping) else None)
+
+
+def _with_terms(question: str, before: Sequence[_Said]) -> Rewritten:
+    """The vague question with the words that the user's last messages are about."""
+    texts = [text for role, text in before if role == "user"][-USER_MESSAGES:]
+    terms = context_terms(texts, question=question)
+    if not terms:
+        return Rewritten(query=question, vague=True, note="vague, and the user's last messages hold no term to add")
+    query = " ".join([question, *terms]).strip()
+    return Rewritten(query=query, how="terms", vague=True, note="terms of the user's last messages added")
+
+
+def _prompt_for(mode: Mode, cheap: Rewritten, before: Sequence[_Said], *, question: str) -> str | None:
+    """The prompt that could do better than the cheap way, if any."""
+    if cheap.vague and not before:
+        # There is nothing the LLM could know either.
+        return None
+    if mode == "hyde" and question:
+        return "hyde"
+    if not cheap.vague or not question:
+        return None
+    terms_cannot_help = cheap.how == "as-is" or picks_one(question)
+    return "rewrite" if mode == "llm" or (mode == "auto" and terms_cannot_help) else None
+
+
+async def _ask(chat: Chat, name: str, question: str, before: Sequence[_Said], timeout_s: float) -> str:
+    # A fresh secret each time, and one line of JSON a message: nothing that was said can end the fence.
+    fence = f"=== {secrets.token_hex(16)} ==="
+    lines = [_line(role, text) for role, text in before[-LLM_MESSAGES:]]
+    text = prompt(name).fill(fence=fence, conversation="\n".join(lines), question=_line("user", question))
+    answer = await chat.complete(
+        [{"role": "user", "content": text}], max_tokens=MAX_ANSWER_TOKENS, timeout_s=timeout_s
+    )
+    cleaned = _cleaned(answer)
+    if cleaned.casefold() == question.casefold():
+        raise ModelUnavailable("it left the question as it is")
+    return cleaned
+
+
+def _line(role: str, text: str) -> str:
+    return json.dumps({"role": role, "said": text[:LLM_MESSAGE_CHARS]}, ensure_ascii=False)
+
+
+def _cleaned(answer: str) -> str:
+    """The one sentence of an answer, without what models put around it; ModelUnavailable if there is none."""
+    lines = [line.strip() for line in answer[: MAX_ANSWER_CHARS * 8].splitlines()]
+    lines = [line for line in lines if line and not line.startswith("```")]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        del lines[0]
+    sentence = lines[0] if lines else ""
+    label = _LABEL.match(sentence)
+    sentence = " ".join(sentence[label.end() if label else 0 :].strip(_AROUND).split())
+    if not any(char.isalnum() for char in sentence) or sentence.casefold() in ("null", "none", "n/a"):
+        raise ModelUnavailable("it answered nothing")
+    if len(sentence) > MAX_ANSWER_CHARS:
+        raise ModelUnavailable(f"it answered more than {MAX_ANSWER_CHARS} characters")
+    if sentence.startswith(_NO_SENTENCE):
+        raise ModelUnavailable("it answered no sentence")
+    if _REFUSAL.match(sentence.casefold().replace("’", "'")):
+        raise ModelUnavailable("it refused")
+    return sentence
+
+
+def _noted(cheap: Rewritten, trouble: str) -> Rewritten:
+    return replace(cheap, note=f"{' '.join(trouble.split())[:_MAX_NOTE_CHARS]}; {cheap.note}")

@@ -1,0 +1,113 @@
+"""Select: from ranked candidates to a few that say different things, not too many of one source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recollect.model.memory import Category, text_hash
+from recollect.read.candidate import Candidate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# A fall of the score below this part of the one before it is an elbow.
+_ELBOW = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How many hits, how varied, how many of one source at most, and whether to stop where scores fall."""
+
+    limit: int
+    diversity: float = 0.7
+    per_source: int = 2
+    elbow: bool = False
+
+
+def above(candidates: Sequence[Candidate], min_score: float) -> list[Candidate]:
+    """Those relevant enough; the threshold is on relevance, so that being recent cannot lift noise over it."""
+    kept = []
+    for each in candidates:
+        if each.relevance >= min_score:
+            kept.append(each)
+        else:
+            each.fate = f"relevance {each.relevance:.2f} is below {min_score:g}"
+    return kept
+
+
+def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32], choice: Choice) -> list[Candidate]:
+    """At most `limit` of the candidates, which come best first; the others are told why not.
+
+    `vectors` are those of the candidates, in their order.
+    """
+    allowed = _apart(candidates, choice.per_source)
+    if choice.elbow:
+        allowed = _before_elbow(candidates, allowed)
+    kept = _varied(candidates, allowed, vectors, choice)
+    for at in allowed:
+        if at not in kept:
+            candidates[at].fate = f"there were {choice.limit} better ones"
+    return [candidates[at] for at in kept]
+
+
+def _apart(candidates: Sequence[Candidate], per_source: int) -> list[int]:
+    """Without what says the same words again, and without too many that stem from one turn."""
+    said: set[str] = set()
+    sources: Counter[str] = Counter()
+    kept = []
+    for at, each in enumerate(candidates):
+        words = text_hash(each.record.content)
+        source = _source(each)
+        if words in said:
+            each.fate = "it says what another hit says"
+        elif source and sources[source] >= per_source:
+            each.fate = f"there are {per_source} hits of the same turn already"
+        else:
+            said.add(words)
+            sources[source] += 1
+            kept.append(at)
+    return kept
+
+
+def _source(candidate: Candidate) -> str:
+    """The turn it stems from; a turn is its own."""
+    record = candidate.record
+    if record.category is Category.TURN:
+        return record.id
+    return record.evidence[0] if record.evidence else ""
+
+
+def _before_elbow(candidates: Sequence[Candidate], kept: Sequence[int]) -> list[int]:
+    for number in range(1, len(kept)):
+        here, before = candidates[kept[number]], candidates[kept[number - 1]]
+        if here.relevance < before.relevance * _ELBOW:
+            for late in kept[number:]:
+                candidates[late].fate = "the scores fall steeply before it"
+            return list(kept[:number])
+    return list(kept)
+
+
+def _varied(
+    candidates: Sequence[Candidate], allowed: Sequence[int], vectors: NDArray[np.float32], choice: Choice
+) -> list[int]:
+    """Maximal marginal relevance: each next one is good, and unlike those already taken."""
+    if choice.diversity >= 1 or len(allowed) <= 1:
+        return list(allowed[: choice.limit])
+    places = np.asarray(allowed)
+    scores = np.array([candidates[at].score for at in allowed], np.float32)
+    near = vectors[places]
+    alike = np.zeros(len(allowed), np.float32)
+    left = np.ones(len(allowed), np.bool_)
+    taken: list[int] = []
+    while left.any() and len(taken) < choice.limit:
+        worth = choice.diversity * scores - (1 - choice.diversity) * alike
+        best = int(np.argmax(np.where(left, worth, -np.inf)))
+        left[best] = False
+        taken.append(allowed[best])
+        np.maximum(alike, near @ near[best], out=alike)
+    return taken

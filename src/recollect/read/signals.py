@@ -1,0 +1,132 @@
+"""What speaks for a candidate and against it: one column a signal, one row a candidate.
+
+Each signal is a plain number a person can follow. What weighs how much is in `blend.toml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recollect.index.protocol import Traits
+from recollect.model.traits import Trait
+from recollect.read.question import Question
+from recollect.read.ruler import Ruler
+from recollect.read.when import Period, nearness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of one question, side by side.
+
+    `before` and `after` say where in the pool the turns beside each one stand, -1 where there is none.
+    """
+
+    rows: Places
+    dense: Floats
+    lexical: Floats
+    coverage: Floats
+    before: Places
+    after: Places
+    traits: Traits
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is known of the question against all the user's memories."""
+
+    question: Question
+    terms: int
+    missing: float
+    unknown_names: bool
+    named: tuple[int, ...]
+    mean: float
+    spread: float
+    ruler: Ruler
+    periods: tuple[Period, ...] = ()
+
+
+SIGNALS = (
+    "meaning", "meaning_here", "meaning_long", "meaning_asked",
+    "words", "words_here", "coverage", "words_long", "words_asked",
+    "before_meaning", "before_words", "after_meaning", "after_words",
+    "before2_meaning", "before2_words", "after2_meaning", "after2_words",
+    "answers_meaning", "answers_words", "session_meaning", "session_words",
+    "speaker_asked", "speaker_other", "length", "very_long", "very_short",
+    "asks", "assistant", "assistant_asked", "assistant_long", "first_person", "opens_session",
+    "tells_time", "time_asked", "counts", "count_asked",
+    "standing", "standing_wanted", "prefers", "preference_wanted",
+    "in_period",
+    "q_unknown_name", "q_missing", "q_best_meaning", "q_best_coverage", "q_best_words", "q_best_here",
+    "q_names_speaker", "q_terms", "q_personal",
+)  # fmt: skip
+
+
+def signals(pool: Pool, outlook: Outlook) -> Floats:
+    """The signals of every candidate, in the order of SIGNALS."""
+    question, count = outlook.question, len(pool.rows)
+    meaning = outlook.ruler.scaled(pool.dense)
+    here = (pool.dense - outlook.mean) / outlook.spread
+    best_words = float(pool.lexical.max(initial=0.0))
+    said = pool.lexical / (best_words or 1.0)
+    length = np.log1p(pool.traits.words) - 3.0
+    asked = np.float32(np.log1p(outlook.terms) - 1.8)
+    asks = _has(pool, Trait.ASKS)
+    before_here, before_said = _beside(here, pool.before), _beside(said, pool.before)
+    before_asks = _beside(asks, pool.before)
+    speaker = np.isin(pool.traits.speakers, outlook.named) if outlook.named else np.zeros(count, bool)
+    assistant, time, counts = (_has(pool, flag) for flag in (Trait.ASSISTANT, Trait.TELLS_TIME, Trait.COUNTS))
+    standing, prefers = _has(pool, Trait.STANDING), _has(pool, Trait.PREFERS)
+    columns = (
+        meaning, here, here * length, here * asked,
+        pool.lexical, said, pool.coverage, said * length, said * asked,
+        before_here, before_said, _beside(here, pool.after), _beside(said, pool.after),
+        _beside(before_here, pool.before), _beside(before_said, pool.before),
+        _beside(_beside(here, pool.after), pool.after), _beside(_beside(said, pool.after), pool.after),
+        before_here * before_asks, before_said * before_asks, _session_best(here, pool), _session_best(said, pool),
+        speaker, (pool.traits.speakers >= 0) & ~speaker & bool(outlook.named),
+        length, np.maximum(length - 1.0, 0.0), pool.traits.words < 6,
+        asks, assistant, assistant * question.to_assistant, assistant * np.maximum(length - 1.0, 0.0), _has(pool, Trait.FIRST_PERSON),
+        (pool.before < 0) & (pool.traits.sessions >= 0),
+        time, time * question.asks_when, counts, counts * question.asks_count,
+        standing, standing * question.wants_advice, prefers, prefers * question.wants_advice,
+        _in_period(pool, outlook.periods), outlook.unknown_names, outlook.missing, meaning.max(initial=0.0), pool.coverage.max(initial=0.0),
+        best_words, here.max(initial=0.0), bool(outlook.named), asked, question.personal,
+    )  # fmt: skip
+    table = np.empty((len(SIGNALS), count), np.float32)
+    for number, column in enumerate(columns):
+        table[number] = column
+    return table.T
+
+
+def _has(pool: Pool, flag: Trait) -> Floats:
+    return np.asarray((pool.traits.flags & int(flag)) != 0, np.float32)
+
+
+def _beside(values: Floats, places: Places) -> Floats:
+    """The value of the turn beside each candidate, 0 where there is none."""
+    return np.where(places >= 0, values[places], np.float32(0)) if len(values) else values
+
+
+def _in_period(pool: Pool, periods: Sequence[Period]) -> Floats | float:
+    """How well the time of each fits the time that is asked about; 0 where none is."""
+    return np.maximum.reduce([nearness(period, pool.traits.at_s) for period in periods]) if periods else 0.0
+
+
+def _session_best(values: Floats, pool: Pool) -> Floats:
+    """The best value among the candidates of the same session; its own for what belongs to none."""
+    best = np.full(int(pool.traits.sessions.max(initial=-1)) + 1, -np.inf, np.float32)
+    inside = pool.traits.sessions >= 0
+    np.maximum.at(best, pool.traits.sessions[inside], values[inside])
+    own = values.astype(np.float32)
+    own[inside] = best[pool.traits.sessions[inside]]
+    return own

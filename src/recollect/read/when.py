@@ -1,0 +1,245 @@
+"""Understand when a question speaks of: "last March", "two weeks ago", "between May and July 2022", "vorgestern".
+
+What is meant, where people differ:
+- A day is a calendar day in the zone of the moment the question was asked at; a week begins on Monday.
+- "Last week" is the week before this one; "the past week" and "the last 3 weeks" count back from the end of today.
+- "Two weeks ago" is the week around that day, "two months ago" the month around it; "three days ago" is that day.
+- A month, day or season without a year is the latest that has begun: "in May" said on 2 May is this May, and
+  "last May" said in May is the one a year before. Weekdays lie before today.
+- The future gives nothing: what is to come has not been remembered. "Next Monday" is not Monday.
+- When in doubt a word is not about time: "may" and "march" are verbs, "April" is a name, 2000 is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from recollect.errors import InvalidInput
+from recollect.model.query import And, Filter, Not, Op, Or, Where
+from recollect.read import when_dates, when_units
+from recollect.read import when_words as say
+from recollect.read.when_calendar import ago, latest, stepped
+from recollect.read.when_text import Found, Words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# A question says when in its first or last words; what was pasted between them is not read.
+_WINDOW_CHARS = 2000
+_MOST_PERIODS = 16
+_DAY_S = 86_400.0
+_EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+_EDGES = say.BEFORE | say.AFTER | say.SINCE | say.UNTIL
+
+TimeWords: TypeAlias = Literal["prefer", "filter", "off"]
+Read = Callable[[Words, int], Found | None]
+_READERS: Mapping[str, Read] = {
+    **dict.fromkeys(say.UNITS, when_units.unit),
+    **dict.fromkeys(say.DAY_PARTS, when_units.day_part),
+    **dict.fromkeys(say.DAYS_BACK, when_units.day_back),
+    **dict.fromkeys(say.NIGHTS_BACK, when_units.night),
+    **dict.fromkeys(say.LATELY, when_units.lately),
+    **dict.fromkeys(say.WEEKDAYS, when_units.weekday),
+    **dict.fromkeys(say.SEASONS, when_dates.season),
+    **dict.fromkeys(say.MONTHS, when_dates.month),
+    **dict.fromkeys(("q1", "q2", "q3", "q4"), when_dates.quarter),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A stretch of time a text speaks of, in UTC, without its end; None where it is open.
+
+    `said` are the words for it, at `span` in the text. `grain_s` is how long the thing named is, so how exactly it
+    was meant: a day in "since Monday", a year in "before 2020".
+    """
+
+    start: datetime | None
+    end: datetime | None
+    said: str
+    span: tuple[int, int]
+    grain_s: float
+
+
+def periods(text: str, *, at: datetime) -> list[Period]:
+    """The periods a text speaks of, in order, as someone understands them who reads it at that moment."""
+    if at.utcoffset() is None:
+        raise InvalidInput("the moment a text was said at needs a zone")
+    found: list[Period] = []
+    for offset, piece in _windows(text):
+        words = Words(piece, at.replace(tzinfo=None))
+        for each in _meant(words, _expressions(words)):
+            try:
+                start, end = (edge and edge.replace(tzinfo=at.tzinfo).astimezone(UTC) for edge in each.when)
+            except OverflowError:
+                continue
+            first, last = words.marks[each.first][0], words.marks[each.last - 1][1]
+            found.append(Period(start, end, piece[first:last], (first + offset, last + offset), each.grain_s))
+    return found[:_MOST_PERIODS]
+
+
+def _windows(text: str) -> Iterator[tuple[int, str]]:
+    """The parts of the text that are read, cut between words."""
+    if len(text) <= 2 * _WINDOW_CHARS:
+        yield 0, text
+        return
+    yield 0, text[: max(text.rfind(" ", 0, _WINDOW_CHARS), 0)]
+    start = text.find(" ", len(text) - _WINDOW_CHARS)
+    if start >= 0:
+        yield start, text[start:]
+
+
+def _expressions(text: Words) -> list[Found]:
+    """Every single expression, from left to right."""
+    found: list[Found] = []
+    place, count = 0, len(text.words)
+    while place < count and len(found) < _MOST_PERIODS:
+        word = text.words[place]
+        read = _READERS.get(word) or (when_dates.number if "0" <= word[0] <= "9" else None)
+        try:
+            got = read(text, place) if read is not None else None
+        except (ValueError, OverflowError):
+            # There is no such day, or it lies outside of the calendar.
+            got = None
+        if got is None:
+            place += 1
+            continue
+        if got.kind == "day" and found and found[-1].kind == "weekday" and _adjoins(text, found[-1], got):
+            # "Monday, 7 May" is one day.
+            got.first = found.pop().first
+        found.append(got)
+        place = text.free = got.last
+    return found
+
+
+def _adjoins(text: Words, first: Found, second: Found) -> bool:
+    gap = text.words[first.last : second.first]
+    return not gap or (gap[0] in (",", "the") and len(gap) <= 2 and all(word in say.ARTICLES for word in gap[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    """What is meant by some of the words, with the edges that are open."""
+
+    first: int
+    last: int
+    when: tuple[datetime | None, datetime | None]
+    grain_s: float
+
+
+def _meant(text: Words, found: list[Found]) -> Iterator[_Meant]:
+    """Expressions with what stands before and between them: from X to Y, before X, since X."""
+    place = 0
+    while place < len(found):
+        each, after = found[place], found[place + 1] if place + 1 < len(found) else None
+        text.free = found[place - 1].last if place else 0
+        opening = _opening(text, each)
+        place += 1
+        try:
+            if after is not None and (whole := _range(text, each, after, opening)):
+                place += 1
+                yield whole
+            else:
+                yield _edged(text, each, opening)
+        except (ValueError, OverflowError):
+            # What lies beside it is outside of the calendar.
+            continue
+
+
+def _grain_s(found: Found) -> float:
+    return (found.when[1] - found.when[0]).total_seconds()
+
+
+def _opening(text: Words, found: Found) -> list[int]:
+    """Places of the few words before an expression that may tell how it is meant, nearest first."""
+    places = []
+    for place in range(found.first - 1, max(text.free, found.first - 4) - 1, -1):
+        places.append(place)
+        if text.words[place] not in say.FILLERS:
+            break
+    return places
+
+
+def _range(text: Words, first: Found, second: Found, opening: list[int]) -> _Meant | None:
+    """From the first to the second, if the words around and between say so; a year said once is for both."""
+    gap = [word for word in text.words[first.last : second.first] if word not in say.FILLERS]
+    if len(gap) != 1 or not (
+        gap[0] in say.TO or (gap[0] in say.AND and any(text.words[at] in say.FROM for at in opening))
+    ):
+        return None
+    if gap[0] in ("-", "–", "—") and first.kind != second.kind:
+        return None
+    start, end = first.when[0], second.when[1]
+    if first.floating is not None:
+        start = latest(*first.floating, upto=second.when[0])[0]
+    elif first.kind == second.kind == "weekday" and start >= end:
+        start = stepped(start, "week", -1)
+    begin = min((at for at in opening if text.words[at] in say.FROM), default=first.first)
+    grain_s = max(_grain_s(first), _grain_s(second))
+    return _Meant(begin, second.last, (start, end), grain_s) if start < end else None
+
+
+def _edged(text: Words, found: Found, opening: list[int]) -> _Meant:
+    """The expression, or what lies before or after it; "after yesterday's lunch" is still yesterday."""
+    start, end = found.when
+    itself = _Meant(found.first, found.last, found.when, _grain_s(found))
+    at = next((at for at in opening if text.words[at] not in say.FILLERS), -1)
+    word = text.word(at)
+    if word not in _EDGES or (text.word(found.last) == "'" and text.word(found.last + 1) == "s"):
+        return itself
+    if (beside := _beside(text, found, at)) is not None:
+        return _Meant(beside.first, beside.last, beside.when, _grain_s(beside))
+    if word in say.SINCE:
+        return replace(itself, first=at, when=(start, None))
+    if word in say.AFTER:
+        return replace(itself, first=at, when=(end, None))
+    return replace(itself, first=at, when=(None, end if word in say.UNTIL else start))
+
+
+def _beside(text: Words, found: Found, at: int) -> Found | None:
+    """The week before 7 May, two days after it."""
+    unit, before = say.UNITS.get(text.before(at)), text.words[at] in say.BEFORE
+    if unit is None or not (before or text.words[at] in say.AFTER):
+        return None
+    start, end = found.when
+    count = when_units.count_before(text, at - 1)
+    if count is None:
+        when = (stepped(start, unit, -1), start) if before else (end, stepped(end, unit, 1))
+        return replace(found, first=at - 1, when=when)
+    first, least, most = count
+    return replace(found, first=first, when=ago(start, unit, *((least, most) if before else (-most, -least))))
+
+
+def nearness(period: Period, occurred: NDArray[np.float64]) -> NDArray[np.float32]:
+    """How near each moment (seconds since 1970) is to the period, from 1 inside it down to 0 far from it.
+
+    A bell outside: a day off a day is still 0.6, two days off 0.1; half a year off a year 0.6. What has no time (NaN)
+    is near to nothing.
+    """
+    spread = max(_DAY_S, period.grain_s / 2)
+    off = np.zeros(len(occurred))
+    if period.start is not None:
+        off = np.maximum(off, period.start.timestamp() - occurred)
+    if period.end is not None:
+        off = np.maximum(off, occurred - period.end.timestamp())
+    near = np.exp(-0.5 * np.square(off / spread))
+    return np.where(np.isnan(occurred), 0.0, near).astype(np.float32)
+
+
+def covers(period: Period) -> Filter:
+    """A filter for what happened in the period; what has no such time counts by when it was made."""
+    happened = Where("occurred_at", Op.GTE, _EARLIEST)
+    return Or((_within(period, "occurred_at"), And((Not(happened), _within(period, "created_at")))))
+
+
+def _within(period: Period, field: str) -> Filter:
+    # At least one comparison, so that a field that is not set is never within.
+    parts = [Where(field, Op.GTE, period.start or _EARLIEST)]
+    if period.end is not None:
+        parts.append(Where(field, Op.LT, period.end))
+    return And(tuple(parts))

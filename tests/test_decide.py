@@ -1,0 +1,290 @@
+"""The first step of recall: which messages are worth a search of memory, and which are not."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from recollect.model.outcome import RecallOutcome
+from recollect.read.cues import Side, cues, small_talk
+from recollect.read.decide import Decision, Rule, decide
+
+SMALL_TALK = {
+    "en": [
+        "hi",
+        "Hello there!",
+        "hey, what's up?",
+        "Thank you so much!",
+        "thx",
+        "good night",
+        "see you later",
+        "OK.",
+        "yes",
+        "nope",
+    ],
+    "acknowledged": [
+        "lol",
+        "hmm",
+        "sounds good",
+        "got it, thanks",
+        "that's right",
+        "I don't know",
+        "not sure to be honest",
+    ],
+    "de": ["Hallo!", "Guten Morgen", "Vielen Dank!", "Tschüss", "alles klar", "ja", "nein danke", "Wie geht's?"],
+    "fr": ["Bonjour", "merci beaucoup", "au revoir !", "d'accord", "oui", "Ça va ?"],
+    "es": ["¡Hola!", "muchas gracias", "adiós", "sí", "¿Cómo estás?", "vale"],
+    "it": ["Ciao!", "grazie mille", "arrivederci", "va bene", "sì", "come stai?"],
+    "pt": ["Olá", "muito obrigado", "tchau", "sim", "não", "tudo bem?"],
+    "nl": ["hoi", "dank je wel", "tot ziens", "goedemorgen", "ja", "nee"],
+    "pl": ["Cześć!", "dziękuję", "do widzenia", "tak", "nie", "dzień dobry"],
+    "ru": ["Привет!", "Спасибо большое", "до свидания", "да", "нет", "как дела?"],
+    "zh": ["你好", "谢谢！", "再见", "好的", "是的", "早上好", "谢谢你，再见"],
+    "ja": ["こんにちは", "ありがとうございます！", "はい", "了解しました", "さようなら", "おはよう"],
+    "ko": ["안녕하세요", "감사합니다!", "네", "아니요", "안녕히 계세요", "ㅋㅋㅋ"],
+    "tr": ["Merhaba", "teşekkür ederim", "evet", "hayır", "görüşürüz", "günaydın"],
+    "ar": ["مرحبا", "شكرا جزيلا", "نعم", "السلام عليكم", "مع السلامة"],
+    "hi": ["नमस्ते", "धन्यवाद", "हाँ", "ठीक है", "शुक्रिया"],
+}
+DRESSED_UP = [
+    "hi!! :)",
+    "HELLO",
+    "Thanks 🙏🙏",
+    "ok 👍",
+    "¡¡hola!!",
+    "  yes  ",
+    "h\u200bi",
+    "\u202eok\u202c",
+    "\ufeffthanks",
+    "ｈｅｌｌｏ",
+    "o\u00adk",
+]
+NOTHING_SAID = ["", "   ", "\n\t", "👍", "❤️ 🎉", "...", "?!", ":-)", "\u200b\u200d", "\x00", "\ud83d", "___"]
+GENERAL = [
+    "What is the capital of France?",
+    "who wrote the song yesterday once more",
+    "When did the second world war end?",
+    "how many planets are there in the solar system",
+    "who won the world cup in 1998",
+    "Which country has the largest population in Africa?",
+    "where was the first season of the series filmed",
+    "the longest river in south america",
+]
+TOOLS = [
+    "set a timer for ten minutes",
+    "Translate good morning into French",
+    "convert 10 miles to kilometers",
+    "what's the weather like today?",
+    "play some jazz",
+    "roll a die",
+    "flip a coin, please",
+    "Can you tell me a joke?",
+    "how do you spell rhythm",
+    "what time is it in Tokyo",
+    "what does ephemeral mean",
+    "turn off the lights",
+    "2 + 2",
+    "今天天气怎么样",
+    "Quelle heure est-il ?",
+    "오늘 날씨 어때?",
+]
+ABOUT_THE_ASSISTANT = [
+    "who are you?",
+    "What's your name?",
+    "are you a robot",
+    "who made you",
+    "how old are you",
+    "what can you do?",
+]
+PERSONAL = [
+    "What's my budget for the trip?",
+    "Thanks, but what was my budget again?",
+    "ok so where do I live?",
+    "hi, do you remember me and my dog?",
+    "What did you recommend for dinner?",
+    "What did we talk about last week?",
+    "Which of these did I already buy?",
+    "set a timer for my usual eggs",
+    "translate my last letter into French",
+    "what's the weather like in my home town",
+    "Who won our chess game?",
+    "Wie heißt mein Hund?",
+    "Quel est mon budget ?",
+    "¿Cuál es mi presupuesto?",
+    "Qual è il mio colore preferito?",
+    "Qual é o meu orçamento?",
+    "Wat is mijn budget?",
+    "Jaki jest mój budżet?",
+    "Какой у меня бюджет?",
+    "我的预算是多少？",
+    "私の予算はいくらですか",
+    "내 예산이 얼마였지?",
+    "benim bütçem ne kadar",
+    "मेरा बजट क्या है?",
+    "ما اسمي؟",
+    "怎么才能给我的妈妈查天气",
+]
+DOUBTFUL = [
+    "How much?",
+    "and the other one?",
+    "who?",
+    "What do you think?",
+    "What should I serve for dinner this weekend",
+    "Can you suggest something to read?",
+    "What did Sophia say?",
+    "what did sophia say",
+    "When did Caroline go to the museum?",
+    "any news from Anna?",
+    "Where is the spare key?",
+    "what's the wifi password",
+    "The meeting moved to Friday",
+    "Call me Al",
+    "Deploy payment-service to staging",
+    "What was discussed at the meeting on March 20?",
+    "Sister lives in Canada",
+    "12",
+    "Wo liegt der Schlüssel?",
+    "昨日の会議はどうでしたか",
+]
+
+
+@pytest.mark.parametrize("text", [text for texts in SMALL_TALK.values() for text in texts])
+def test_manners_are_not_searched_for_in_any_of_many_languages(text: str) -> None:
+    decision = decide(text)
+    assert not decision.search
+    assert decision.rule is Rule.SMALL_TALK
+
+
+@pytest.mark.parametrize("text", DRESSED_UP)
+def test_punctuation_emoji_case_and_hidden_characters_do_not_disguise_manners(text: str) -> None:
+    assert decide(text).rule is Rule.SMALL_TALK
+
+
+@pytest.mark.parametrize("text", NOTHING_SAID)
+def test_a_message_without_words_is_not_searched_for(text: str) -> None:
+    assert decide(text).rule is Rule.NOTHING_SAID
+    assert not decide(text).search
+
+
+@pytest.mark.parametrize(
+    ("texts", "rule"),
+    [(GENERAL, Rule.GENERAL_KNOWLEDGE), (TOOLS, Rule.TOOL), (ABOUT_THE_ASSISTANT, Rule.ASSISTANT)],
+    ids=["general", "tool", "assistant"],
+)
+def test_what_needs_no_memory_is_not_searched_for(texts: list[str], rule: Rule) -> None:
+    wrong = {text: decide(text) for text in texts if decide(text).search}
+    assert not wrong
+    # The kinds overlap ("what does it mean" is both); most must get the reason a person would give.
+    assert sum(decide(text).rule is rule for text in texts) >= 0.75 * len(texts)
+
+
+@pytest.mark.parametrize("text", PERSONAL)
+def test_what_is_personal_is_always_searched_for(text: str) -> None:
+    assert decide(text).search
+
+
+@pytest.mark.parametrize("text", PERSONAL)
+@pytest.mark.parametrize("signal", [{"is_fact": True}, {"requires_tool": True}], ids=["fact", "tool"])
+def test_what_is_personal_is_searched_for_whatever_the_caller_thinks(text: str, signal: dict[str, bool]) -> None:
+    decision = decide(text, **signal)
+    assert decision.search
+    assert decision.rule is Rule.PERSONAL
+
+
+@pytest.mark.parametrize("text", DOUBTFUL)
+def test_in_doubt_memory_is_searched(text: str) -> None:
+    decision = decide(text)
+    assert decision.search, decision
+    assert decision.rule in {Rule.DOUBT, Rule.PERSONAL}
+
+
+def test_the_caller_can_say_that_it_is_a_fact_or_a_task_for_a_tool() -> None:
+    text = "Deploy payment-service to staging"
+    assert decide(text, is_fact=True).rule is Rule.CALLER_FACT
+    assert decide(text, requires_tool=True).rule is Rule.CALLER_TOOL
+    assert not decide(text, is_fact=True).search
+    assert not decide(text, requires_tool=True).search
+
+
+def test_the_caller_can_say_that_it_is_no_fact_or_needs_no_tool() -> None:
+    assert not decide("what is the capital of France").search
+    assert decide("what is the capital of France", is_fact=False).search
+    assert not decide("set a timer").search
+    assert decide("set a timer", requires_tool=False).search
+
+
+def test_no_signal_makes_manners_worth_a_search() -> None:
+    assert not decide("hello", is_fact=False, requires_tool=False).search
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WHAT'S MY BUDGET",
+        "what\u2019s m\u200by budget",
+        "ｗｈａｔ ｉｓ ｍｙ ｂｕｄｇｅｔ",
+        "what is my\x00budget",
+        "what is \ud83d my budget",
+    ],
+)
+def test_odd_characters_do_not_hide_what_is_personal(text: str) -> None:
+    assert decide(text).rule is Rule.PERSONAL
+
+
+def test_what_is_personal_is_seen_at_the_end_of_a_long_message() -> None:
+    assert decide("lorem ipsum dolor " * 10_000 + "and what is my budget?").rule is Rule.PERSONAL
+
+
+def test_a_long_message_is_searched_for_unless_the_caller_says_otherwise() -> None:
+    text = "the president won the world cup in the movie " * 10
+    assert decide(text).rule is Rule.LONG
+    assert decide(text).search
+    assert not decide(text, is_fact=True).search
+
+
+def test_a_decision_says_which_words_led_to_it() -> None:
+    assert decide("What is my budget?").reason == "it is personal: mine 'my' +5.0"
+    skipped = decide("what is the capital of france")
+    assert "'capital'" in skipped.reason
+    assert skipped.score <= cues().threshold
+    assert isinstance(skipped, Decision)
+
+
+def test_no_cue_of_the_world_at_large_is_enough_alone() -> None:
+    sure = {"who did"}
+    heavy = [cue.name for cue in cues().named.values() if cue.side is Side.GENERAL and cue.weight <= cues().threshold]
+    assert set(heavy) == sure
+
+
+def test_every_weight_has_the_sign_of_its_side() -> None:
+    for cue in cues().named.values():
+        if cue.side in {Side.PERSONAL, Side.MEMORY}:
+            assert cue.weight > 0, cue
+        elif cue.side is Side.NEUTRAL:
+            assert cue.weight == 0, cue
+        else:
+            assert cue.weight < 0, cue
+
+
+def test_no_word_is_listed_twice() -> None:
+    """The first would win without a word, and the second look as if it counted."""
+    seen: dict[str, str] = {}
+    twice = []
+    table = tomllib.loads(files("recollect.read").joinpath("cues.toml").read_text(encoding="utf-8"))
+    for name, group in table.items():
+        for word in (*group.get("words", "").split(), *group.get("phrases", ())) if isinstance(group, dict) else ():
+            if word in seen:
+                twice.append((word, seen[word], name))
+            seen[word] = name
+    assert not twice
+
+
+def test_outcomes_are_the_words_operators_count_by() -> None:
+    assert [*RecallOutcome] == ["used", "missing", "ignored", "disabled", "policy_blocked", "unavailable"]
+
+
+def test_small_talk_in_one_run_of_characters_must_be_small_talk_to_its_end() -> None:
+    assert small_talk().is_all_of(["谢谢再见"])
+    assert not small_talk().is_all_of(["谢谢预算"])

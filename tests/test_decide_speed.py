@@ -1,0 +1,85 @@
+"""Deciding costs next to nothing, whatever is sent."""
+
+from __future__ import annotations
+
+import re
+from time import perf_counter
+
+import pytest
+
+from recollect.read import cues as cues_module
+from recollect.read import decide as decide_module
+from recollect.read.decide import decide
+
+
+def seconds(text: str) -> float:
+    best = 1.0
+    for _ in range(3):
+        start = perf_counter()
+        decide(text)
+        best = min(best, perf_counter() - start)
+    return best
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a",
+        "hi ",
+        "who ",
+        "i need to ",
+        "1+",
+        "1 + ",
+        "A ",
+        "Anna ",
+        "你好",
+        "好",
+        "\u200b",
+        "\u0301",
+        "é",
+        "ﷺ",
+        "' ",
+        "\ud800",
+        "हि",
+        "x" * 99 + " ",
+    ],
+)
+def test_the_worst_of_100_kb_is_decided_in_50_ms(unit: str) -> None:
+    assert seconds((unit * 100_000)[:100_000]) < 0.05
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        (module.__name__, name)
+        for module in (cues_module, decide_module)
+        for name, value in vars(module).items()
+        if isinstance(value, re.Pattern)
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "unit", ["a", "Aa", "A", "1", "1 ", "1+", "1 + ", "\u0301", "\u200b", "漢", "हि", " ", "_", "a\u0301"]
+)
+def test_every_expression_takes_time_in_line_with_the_text(pattern: tuple[str, str], unit: str) -> None:
+    module = {"recollect.read.cues": cues_module, "recollect.read.decide": decide_module}[pattern[0]]
+    expression: re.Pattern[str] = vars(module)[pattern[1]]
+    text = (unit * 100_000)[:100_000] + "!"
+
+    def taken(part: str) -> float:
+        start = perf_counter()
+        expression.sub("", part)
+        expression.fullmatch(part)
+        expression.findall(part)
+        return perf_counter() - start
+
+    whole = min(taken(text) for _ in range(3))
+    quarter = min(taken(text[:25_000]) for _ in range(3))
+    assert whole < 0.15  # Three calls of at most 50 ms.
+    assert whole < 8 * quarter + 0.02
+
+
+def test_a_normal_message_is_decided_in_a_fraction_of_a_millisecond() -> None:
+    text = "What is the name of that hiking trail in the park you were telling Anna about the other day?"
+    decide(text)
+    assert seconds(text) < 0.000_5

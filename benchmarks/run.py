@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import tempfile
+from collections.abc import Awaitable, Callable
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -20,9 +21,11 @@ import numpy as np
 from benchmarks.corpus import questions, sentences
 from benchmarks.timing import Timing, resident_mb, timed
 from recollect.model.change import Add, By
+from recollect.model.result import Recalled, SearchResult
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.models.embedding import Embedder
-from recollect.recall import Search
+from recollect.recall import Recall, Search
 from recollect.service import Service
 from recollect.settings import load
 from recollect.wiring import open_embedder, open_service
@@ -57,14 +60,32 @@ async def floor(embedder: Embedder, matrix: np.ndarray, asked: list[str]) -> Tim
 
 async def search(service: Service, user: str, asked: list[str]) -> tuple[Timing, dict[str, float]]:
     """The whole search, and the share of each step."""
-    scope, steps = Scope(user), {}
+    scope = Scope(user)
+    return await by_steps(lambda number: service.search(scope, Search(query=asked[number], limit=10)), len(asked))
 
-    async def call(number: int) -> None:
-        result = await service.search(scope, Search(query=asked[number], limit=10))
-        for step, took in result.steps_us.items():
+
+async def recall(service: Service, user: str, asked: list[str]) -> tuple[Timing, dict[str, float]]:
+    """A whole recall, from the message to the messages with memories in them, and the share of each step."""
+    scope = Scope(user)
+
+    async def call(number: int) -> Recalled:
+        said = ({"role": "user", "content": asked[number]},)
+        return await service.recall(scope, Recall(messages=said, at=now(), limit=10, min_score=0.0))
+
+    return await by_steps(call, len(asked))
+
+
+async def by_steps(
+    call: Callable[[int], Awaitable[SearchResult | Recalled]], count: int
+) -> tuple[Timing, dict[str, float]]:
+    """How long calls take, and the median of each of their steps."""
+    steps: dict[str, list[float]] = {}
+
+    async def stepped(number: int) -> None:
+        for step, took in (await call(number)).steps_us.items():
             steps.setdefault(step, []).append(took)
 
-    timing = await timed(call, times=len(asked) - 5)
+    timing = await timed(stepped, times=count - 5)
     return timing, {step: float(np.median(took)) for step, took in steps.items()}
 
 
@@ -139,6 +160,9 @@ async def report(service: Service, embedder: Embedder, user: str, matrix: np.nda
     whole, steps = await search(service, user, asked)
     vectors = await vector_part(service, embedder, user, matrix, asked)
     print(f"{len(matrix):>8,} memories  {base}  {whole}  {whole.p50_us / base.p50_us:5.1f}x {vectors:5.1f}x")
+    print("    " + "   ".join(f"{step} {took:,.0f} us" for step, took in steps.items()))
+    whole, steps = await recall(service, user, asked)
+    print(f"    recall, the trace off: {whole}")
     print("    " + "   ".join(f"{step} {took:,.0f} us" for step, took in steps.items()))
 
 

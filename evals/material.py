@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from recollect.evaluation.conversation import Conversation, Question
+from recollect.evaluation.everyday import EVERYDAY
 
+# What people say that no memory answers.
+IDLE = "idle"
 _STRANGERS = 60
 _SMALL_TURNS = (6, 15, 40, 120)
 _SMALL_QUESTIONS, _SMALL_STRANGERS = 6, 3
@@ -36,9 +39,15 @@ def materials(source: str, conversations: Sequence[Conversation], *, seed: int =
         ]
         few = len(own) <= 5
         strangers = chance.sample(others, min(3 if few else _STRANGERS, len(others)))
-        yield Material(source, replace(each, questions=(*own, *strangers)))
-        for size in chance.sample(_SMALL_TURNS, 1) if few else _SMALL_TURNS * 2:
+        idle = [_idle(text) for text in chance.sample(EVERYDAY, 2 if few else len(EVERYDAY))]
+        yield Material(source, replace(each, questions=(*own, *strangers, *idle)))
+        # A window of a conversation with few questions hardly ever holds an answer.
+        for size in () if few else _SMALL_TURNS * 2:
             yield Material(source, _window(each, own, size, chance), small=True)
+
+
+def _idle(text: str) -> Question:
+    return Question(id=text, text=text, category=IDLE, gold=())
 
 
 def _window(whole: Conversation, own: Sequence[Question], size: int, chance: random.Random) -> Conversation:

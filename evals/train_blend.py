@@ -22,12 +22,13 @@ import numpy as np
 
 import recollect.read
 from evals.fitting import Asked, balanced, fit_listwise, fit_logistic, ndcg_at, platt, recall_at
-from evals.material import Material, materials
+from evals.material import IDLE, Material, materials
 from recollect import AsyncMemory
 from recollect.evaluation.benchmarks import load
 from recollect.evaluation.subject import USER, as_message
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.read.candidate import Candidate
 from recollect.read.freshen import LOOKED_AT, PAIR_SIGNALS, pair_table
 from recollect.read.fuse import Blend
@@ -35,6 +36,7 @@ from recollect.read.gather import Gathered, Wanted, gather
 from recollect.read.question import look_at
 from recollect.read.search import Finders, parts_of
 from recollect.read.signals import SIGNALS, signals
+from recollect.read.when import periods
 
 FOLDS = 5
 POOL = 120
@@ -42,7 +44,7 @@ WEIGHT_OF_SMALL = 0.5
 # Questions whose answers are several statements of one fact, of which the newest holds.
 UPDATES = "knowledge"
 # A wrong move costs rank everywhere, a missed one only where something changed.
-CAUTION = 2.0
+CAUTION = 2.5
 READ = Path(recollect.read.__file__).parent
 
 
@@ -57,7 +59,8 @@ class Held:
         """The candidates of a question and their signals."""
         finders = self.finders
         [vector] = await finders.embedder.embed([text], role="query")
-        wanted = Wanted(question=look_at(text), words=text, vector=vector, pool=POOL)
+        spoken_of = tuple(periods(text, at=now()))
+        wanted = Wanted(question=look_at(text), words=text, vector=vector, periods=spoken_of, pool=POOL)
         ruler = await finders.ruler.get()
         found = await gather(Scope(USER), wanted, ledger=finders.ledger, index=finders.index, ruler=ruler)
         return found, signals(found.pool, found.outlook)
@@ -96,14 +99,14 @@ async def collect(material: Material, home: Path) -> list[Asked]:
             found, table = await open_.ask(question.text)
             if not len(table):
                 continue
-            kind = ("small " if material.small else "") + ("answered" if question.gold else "strange")
+            kind = "idle" if question.category == IDLE else "answered" if question.gold else "strange"
             asked.append(
                 Asked(
-                    group=f"{material.source} {kind}",
+                    group=f"{material.source} {'small ' if material.small else ''}{kind}",
                     table=table,
                     right=open_.right(found, question.gold),
                     answers=len(question.gold),
-                    weight=1.0 if question.gold and not material.small else WEIGHT_OF_SMALL,
+                    weight=WEIGHT_OF_SMALL if material.small else 1.0,
                 )
             )
     return asked
@@ -154,7 +157,7 @@ async def collect_pairs(material: Material, home: Path, blend: Blend) -> tuple[l
 
 
 async def _ranked(open_: Held, found: Gathered, table: np.ndarray, blend: Blend) -> list[Candidate]:
-    relevance = blend.relevance(table)
+    relevance = blend.relevance(table, found.outlook.count)
     order = np.argsort(-relevance, kind="stable")[:LOOKED_AT]
     rows = {int(found.pool.rows[at]): int(at) for at in order}
     seen = await open_.finders.ledger.fetch(Scope(USER), list(rows), filter=EVERYTHING)
@@ -175,7 +178,12 @@ def fit_pairs(tables: Sequence[np.ndarray], right: Sequence[bool]) -> Blend:
 
 def write(path: Path, blend: Blend, names: Sequence[str], told: str) -> None:
     """A readable file of weights."""
-    lines = [f"# {told}", f"# Written by evals/train_blend.py; see docs/evaluation.md.", "", f"base = {blend.base:.3f}"]
+    lines = [
+        f"# {told}",
+        "# Written by evals/train_blend.py; see docs/evaluation.md.",
+        "",
+        f"base = {blend.base:.3f}",
+    ]
     lines += ["", "[weights]"]
     lines += [f"{name} = {weight:.3f}" for name, weight in zip(names, blend.weights, strict=True)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -204,7 +212,9 @@ async def train(sets: Sequence[str]) -> None:
                 rows, marks = await collect_pairs(material, own, blend)
                 tables, right = tables + rows, right + marks
         pairs = fit_pairs(tables, right)
-        write(READ / "freshen.toml", pairs, PAIR_SIGNALS, "What tells a newer statement of a fact from something else.")
+        write(
+            READ / "freshen.toml", pairs, PAIR_SIGNALS, "What tells a newer statement of a fact from something else."
+        )
         print(f"  {sum(right)} updates among {len(right)} pairs")
 
 

@@ -27,7 +27,8 @@ def test_nothing_that_was_stored_can_move_the_cursor(cli: Cli) -> None:
     cli("update", id, "--importance", "0.9", "--why", "because \x1b[31m of \x9b31m this")
     cli("remember", EVIL, "--name", "\x1b[31mred", "--session", "s")
     commands = [
-        ("list", "--turns"), ("search", "evil"), ("search", "evil", "--explain"), ("show", id), ("history",),
+        ("list", "--turns"), ("search", "evil"), ("search", "evil", "--explain"), ("recall", "evil"),
+        ("recall", "evil", "--explain"), ("show", id), ("history",),
         ("history", id), ("doctor",), ("forget", id), ("undo",), ("add", EVIL, "--key", "k", "--value", "x"),
     ]  # fmt: skip
     for command in commands:
@@ -65,7 +66,7 @@ def test_a_pipe_gets_every_row_uncut_on_one_line(cli: Cli) -> None:
 def test_explain_tells_the_parts_of_each_score_and_the_time_of_each_step(cli: Cli) -> None:
     id = cli.add("Likes green tea")
     shown = cli("search", "green tea", "--explain").stdout
-    assert all(word in shown for word in ("SCORE", "DENSE", "LEXICAL", "shares green, tea", id, "1 hit in"))
+    assert all(word in shown for word in ("SCORE", "MEANING", "WORDS", "shares green, tea", id, "1 hit in"))
     assert "embed" in shown
     told = cli.json("search", "green tea", "--explain")
     assert {"score", "scores", "why"} <= set(told["results"][0])

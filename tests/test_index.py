@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +13,21 @@ import pytest
 from recollect.index.exact import ExactIndex
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, By, Forget, Update
+from recollect.model.change import Add, By, Forget, Supersede, Update
 from recollect.model.filters import read_filter
+from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
+from recollect.model.traits import Trait
+from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
 from recollect.write.draft import draft
 
 MODEL = EmbeddingModel("random", 16)
 BY = By("test")
 ANN = Scope("ann")
+NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -132,3 +137,133 @@ async def test_searches_and_writes_at_once_never_disagree(ledger: Ledger) -> Non
     await search(0)
     assert (np.diff(shard.rows[: shard.count]) > 0).all()
     assert shard.count == 50 + 20 * 10
+
+
+SESSION, OTHER = Scope("ann", "", "s"), Scope("ann", "", "t")
+
+
+async def say(ledger: Ledger, scope: Scope, *said: str, seed: int = 0, name: str | None = None) -> Sequence[Turn]:
+    turns = [
+        Turn(id=new_id(), scope=scope, role=Role.USER, content=text, said_at=NOON + timedelta(seconds=n), name=name)
+        for n, text in enumerate(said)
+    ]
+    return await ledger.append(scope, turns, vectors=list(unit_vectors(len(said), seed=seed)), by=BY)
+
+
+async def rows_of(ledger: Ledger, scope: Scope, *records: Turn | MemoryRecord) -> np.ndarray:
+    numbers = []
+    for record in records:
+        [row] = await ledger.matching(scope, read_filter({"id": record.id}))
+        numbers.append(row)
+    return np.array(numbers, np.int64)
+
+
+async def test_turns_stand_beside_those_before_and_after_them_in_their_session(ledger: Ledger) -> None:
+    one, two = await say(ledger, SESSION, "one", "two")
+    [lone] = await say(ledger, OTHER, "elsewhere", seed=1)
+    fact = (await fill(ledger, ANN, 1, seed=2))[0]
+    index = index_of(ledger)
+    await index.view(SESSION, EVERYTHING)
+    [three] = await say(ledger, SESSION, "three", seed=3)
+    view = await index.view(SESSION, EVERYTHING)
+    rows = await rows_of(ledger, SESSION, one, two, three, fact)
+    before, after = view.beside(rows)
+    assert before.tolist() == [-1, rows[0], rows[1], -1]
+    assert after.tolist() == [rows[1], rows[2], -1, -1]
+    elsewhere = await rows_of(ledger, OTHER, lone)
+    assert [side.tolist() for side in (await index.view(OTHER, EVERYTHING)).beside(elsewhere)] == [[-1], [-1]]
+    assert [side.tolist() for side in view.beside(np.array([10**6]))] == [[-1], [-1]]
+    assert [side.tolist() for side in view.beside(np.empty(0, np.int64))] == [[], []]
+
+
+async def test_a_turn_that_may_not_be_found_is_beside_nothing(ledger: Ledger) -> None:
+    one, two, three = await say(ledger, SESSION, "one", "two", "three")
+    index = index_of(ledger)
+    rows = await rows_of(ledger, SESSION, one, two, three)
+    filtered = await index.view(SESSION, read_filter({"id": {"ne": two.id}}))
+    assert [side.tolist() for side in filtered.beside(rows[[0, 2]])] == [[-1, -1], [-1, -1]]
+    await ledger.apply(SESSION, [Forget(two.id)], by=BY)
+    view = await index.view(SESSION, EVERYTHING)
+    assert [side.tolist() for side in view.beside(rows[[0, 2]])] == [[-1, -1], [-1, -1]]
+    assert view.sees(rows).tolist() == [True, False, True]
+
+
+async def test_a_turn_of_another_project_is_beside_nothing(ledger: Ledger) -> None:
+    there = Scope("ann", "p", "s")
+    turns = await say(ledger, there, "one", "two", "three")
+    index, rows = index_of(ledger), await rows_of(ledger, there, *turns)
+    assert (await index.view(there, EVERYTHING)).beside(rows)[0].tolist() == [-1, rows[0], rows[1]]
+    for scope in (ANN, Scope("ann", "q", "s"), Scope("bob", "p", "s")):
+        assert [side.tolist() for side in (await index.view(scope, EVERYTHING)).beside(rows)] == [[-1] * 3, [-1] * 3]
+
+
+async def test_a_view_does_not_see_the_turn_that_came_after_it(ledger: Ledger) -> None:
+    [one] = await say(ledger, SESSION, "one")
+    index = index_of(ledger)
+    earlier = await index.view(SESSION, EVERYTHING)
+    [two] = await say(ledger, SESSION, "two", seed=1)
+    later = await index.view(SESSION, EVERYTHING)
+    rows = await rows_of(ledger, SESSION, one, two)
+    assert earlier.beside(rows[:1])[1].tolist() == [-1]
+    assert later.beside(rows[:1])[1].tolist() == [rows[1]]
+    assert earlier.sees(rows).tolist() == [True, False]
+
+
+async def test_vectors_are_those_of_the_rows_asked_for_in_their_order(ledger: Ledger) -> None:
+    records, vectors = await fill(ledger, ANN, 4, seed=1), unit_vectors(4, seed=1)
+    bare = draft(ANN, "without a vector", {})
+    await ledger.apply(ANN, [Add(bare)], by=BY)
+    view = await index_of(ledger).view(ANN, EVERYTHING)
+    rows = await rows_of(ledger, ANN, records[2], bare, records[0])
+    found = view.vectors(np.append(rows, 10**6))
+    np.testing.assert_allclose(found[[0, 2]], vectors[[2, 0]], atol=1e-3)
+    assert not found[[1, 3]].any()
+    assert view.vectors(np.empty(0, np.int64)).shape == (0, MODEL.dimensions)
+    nobody = await index_of(ledger).view(Scope("nobody"), EVERYTHING)
+    assert nobody.vectors(np.array([1, 2])).tolist() == [[0.0] * MODEL.dimensions] * 2
+
+
+async def test_traits_are_told_of_each_row_with_codes_for_sessions_and_speakers(ledger: Ledger) -> None:
+    one, two = await say(ledger, SESSION, "I prefer tea", "Is it 5?", name="Ann Lee")
+    [other] = await say(ledger, OTHER, "hello", seed=1, name="Bob")
+    [fact] = await fill(ledger, ANN, 1, seed=2, importance=0.9, occurred_at=NOON)
+    index = index_of(ledger)
+    view = await index.view(SESSION, EVERYTHING)
+    rows = await rows_of(ledger, SESSION, one, two, fact)
+    told = view.traits(np.append(rows, 10**6))
+    assert list(view.speakers) == ["ann lee", "bob"]
+    assert told.speakers.tolist() == [0, 0, -1, -1]
+    assert told.sessions[0] == told.sessions[1] >= 0
+    assert told.sessions.tolist()[2:] == [-1, -1]
+    assert told.words.tolist() == [3, 3, 3, 0]
+    assert told.flags.tolist()[0] == Trait.TURN | Trait.USER | Trait.FIRST_PERSON | Trait.PREFERS
+    assert told.flags.tolist()[1] == Trait.TURN | Trait.USER | Trait.ASKS | Trait.COUNTS
+    assert told.at_s.tolist() == [NOON.timestamp(), NOON.timestamp() + 1, NOON.timestamp(), 0]
+    assert told.importance.tolist() == pytest.approx([0.3, 0.3, 0.9, 0])
+    theirs = (await index.view(OTHER, EVERYTHING)).traits(await rows_of(ledger, OTHER, other))
+    assert theirs.sessions[0] != told.sessions[0]
+    await ledger.apply(ANN, [Update(fact.id, {"content": "Am I late?", "importance": 0.1})], by=BY)
+    anew = (await index.view(ANN, EVERYTHING)).traits(rows[2:])
+    assert anew.flags.tolist() == [Trait.ASKS | Trait.FIRST_PERSON]
+    assert anew.importance.tolist() == pytest.approx([0.1])
+
+
+async def test_a_view_as_of_a_moment_finds_what_held_then(ledger: Ledger) -> None:
+    [old], vectors = await fill(ledger, ANN, 1, seed=1, valid_from=NOON), unit_vectors(1, seed=1)
+    new = draft(ANN, "took its place", {"valid_from": NOON + timedelta(days=9)})
+    await ledger.apply(ANN, [Supersede(old.id, new, vector=vectors[0])], by=BY)
+    index = index_of(ledger)
+    for moment, expected in (
+        (NOON - timedelta(days=1), []),
+        (NOON + timedelta(days=1), [old.id]),
+        (NOON + timedelta(days=10), [new.id]),
+        (None, [new.id]),
+    ):
+        view = await index.view(ANN, EVERYTHING, as_of=moment)
+        near = await view.nearest(vectors[0], limit=5)
+        seen = await ledger.fetch(ANN, near.rows.tolist(), filter=EVERYTHING, as_of=moment)
+        assert [each.record.id for each in seen] == expected
+        assert near.count == len(expected)
+        assert view.sees(near.rows).all()
+    bob = await index.view(Scope("bob"), EVERYTHING, as_of=NOON + timedelta(days=1))
+    assert (await bob.nearest(vectors[0], limit=5)).count == 0

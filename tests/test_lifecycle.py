@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +233,7 @@ async def test_the_ledger_is_closed_even_if_the_embedder_cannot_be(tmp_path: Pat
             raise RuntimeError("socket already gone")
 
     service = await wiring.open_service(Settings(home=tmp_path), embedder=FakeEmbedder(8))
-    service = Service(ledger=service._ledger, index=service._index, embedder=Broken(8))
+    service = Service(replace(service._finders, embedder=Broken(8)))
     with pytest.raises(RuntimeError, match="socket already gone"):
         await service.close()
     assert none_of_ours_left()

@@ -37,7 +37,7 @@ def test_the_home_can_come_from_the_environment(tmp_path: Path) -> None:
 def test_a_preset_lies_below_the_file(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('preset = "semantic-router"\nsearch_limit = 9\n')
     settings = load({"home": tmp_path}, environ={}).settings
-    assert (settings.search_limit, settings.search_min_score) == (9, 0.6)
+    assert (settings.search_limit, settings.context_format) == (9, "semantic-router")
 
 
 def test_the_five_presets_are_there_and_valid(tmp_path: Path) -> None:
@@ -58,6 +58,7 @@ def test_variables_other_tools_use_are_honoured_and_ours_win(tmp_path: Path) -> 
     ("text", "complaint"),
     [
         ("port = 99999\n", "port: Input should be less than or equal to 65535"),
+        ("context_tokens = 255\n", "context_tokens: Input should be greater than or equal to 256"),
         ("prot = 1\n", "there is no setting 'prot'"),
         ("port = [\n", "not well-formed"),
         ('log_level = "loud"\n', "log_level"),

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from datetime import datetime
 from itertools import islice
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from recollect.errors import InvalidInput, InvalidSettings, StoreUnavailable
+from recollect.errors import InvalidInput, InvalidSettings, StoreUnavailable, Unavailable
 from recollect.model.asked import (
     read_by,
     read_limit,
@@ -26,10 +23,12 @@ from recollect.model.asked import (
 )
 from recollect.model.change import Entry, Outcome
 from recollect.model.filters import read_filter, where
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.given import Fields, Messages, Time
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.outcome import RecallOutcome
 from recollect.model.query import Filter, Listing, Not, Op, Order, both
 from recollect.model.result import Page, Recalled, SearchResult
-from recollect.model.scope import Level, Scope
+from recollect.model.scope import Scope
 from recollect.model.text import checked_text
 from recollect.model.times import now
 from recollect.model.turn import Turn
@@ -37,35 +36,10 @@ from recollect.model.turn import Turn
 if TYPE_CHECKING:
     from recollect.models.embedding import Embedder
     from recollect.service import Service
-    from recollect.settings import Loaded, Settings
+    from recollect.settings import Settings
     from recollect.upkeep.transfer import Imported
 
-Messages: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-Time: TypeAlias = datetime | str
 _IMPORT_BATCH = 500
-_NO_TURNS = Not(where("category", Op.EQ, "turn"))
-
-
-class Fields(TypedDict, total=False):
-    """What else can be said of a memory when it is added or updated."""
-
-    level: Level | str | None
-    type: MemoryType | str | None
-    category: Category | str | None
-    key: str | None
-    value: str | None
-    importance: float | None
-    confidence: float | None
-    tags: Sequence[str] | None
-    metadata: Mapping[str, Any] | None
-    detail: Mapping[str, Any] | None
-    evidence: Sequence[str] | None
-    source: str | None
-    trust: Trust | str | None
-    occurred_at: Time | None
-    valid_from: Time | None
-    valid_to: Time | None
-    expires_at: Time | None
 
 
 class AsyncMemory:
@@ -123,13 +97,10 @@ class AsyncMemory:
     def settings(self) -> Settings:
         """The settings in force."""
         if self._settings is None:
-            self._settings = self._load().settings
+            from recollect.settings import load
+
+            self._settings = load(self._overrides).settings
         return self._settings
-
-    def _load(self) -> Loaded:
-        from recollect.settings import load
-
-        return load(self._overrides)
 
     def _lock(self) -> asyncio.Lock:
         self._opening = self._opening or asyncio.Lock()
@@ -150,8 +121,6 @@ class AsyncMemory:
             if self._service is None:
                 self._service = await open_service(self.settings, embedder=self._embedder)
         return self._service
-
-    # Writing
 
     async def add(
         self,
@@ -254,8 +223,6 @@ class AsyncMemory:
         number = read_number(change_id, name="change_id")
         return await (await self._open()).undo(Scope(user_id), number, by=read_by(by, why))
 
-    # Reading
-
     async def search(
         self,
         query: str,
@@ -277,26 +244,28 @@ class AsyncMemory:
         "Last March" in the query is meant from `at`, by default now. `as_of` answers from what held at that moment.
         `explain` gives each hit its reason, `trace` every candidate with all its scores and what became of it.
         """
-        from recollect.read.when import periods
+        from recollect.read.when import spoken_of
         from recollect.recall import Search
         from recollect.write.embed import ready_made
 
         service = await self._open()
-        moment = read_time(at, name="at") or now()
+        query = checked_text(query, name="query")
+        times = spoken_of(query, at=read_time(at, name="at") or now(), mode=self.settings.time_words)
         asked = Search(
-            query=checked_text(query, name="query"),
+            query=query,
             limit=read_limit(self.settings.search_limit if limit is None else limit),
-            filter=read_filter(filters),
-            min_score=read_score(
-                self.settings.search_min_score if min_score is None else min_score, name="min_score"
-            ),
+            filter=both(read_filter(filters), times.filter),
+            min_score=self._least(min_score),
             vector=None if embedding is None else ready_made(embedding, service.model),
             as_of=read_time(as_of, name="as_of"),
-            periods=tuple(periods(query, at=moment)) if self.settings.time_words != "off" else (),
+            periods=times.periods,
             explain=explain,
             trace=trace,
         )
         return await service.search(read_scope(user_id, project_id, session_id), asked)
+
+    def _least(self, min_score: float | None) -> float:
+        return read_score(self.settings.search_min_score if min_score is None else min_score, name="min_score")
 
     async def recall(
         self,
@@ -317,25 +286,28 @@ class AsyncMemory:
         """The memories that help to answer the last message: hits, a block for the prompt, and the messages with it.
 
         It decides whether to search at all, completes a vague question from the messages before it, and gives the
-        user's keyed facts whatever is asked. If memory is away the outcome says so, and the messages are as they were.
+        user's keyed facts whatever is asked. If memory is away the outcome says so, and the messages stay as given.
         """
         from recollect.recall import Recall
 
-        service = await self._open()
+        scope = read_scope(user_id, project_id, session_id)
         asked = Recall(
             messages=read_messages(messages),
             at=read_time(at, name="at") or now(),
             limit=read_limit(self.settings.search_limit if limit is None else limit, least=0),
-            min_score=read_score(
-                self.settings.search_min_score if min_score is None else min_score, name="min_score"
-            ),
+            min_score=self._least(min_score),
             filter=read_filter(filters),
             as_of=read_time(as_of, name="as_of"),
             is_fact=is_fact,
             requires_tool=requires_tool,
             trace=trace,
         )
-        return await service.recall(read_scope(user_id, project_id, session_id), asked)
+        self._check_open()
+        try:
+            service = await self._open()
+        except Unavailable as error:
+            return Recalled(outcome=RecallOutcome.UNAVAILABLE, reason=str(error), messages=tuple(asked.messages))
+        return await service.recall(scope, asked)
 
     async def get(self, memory_id: str, *, user_id: str) -> MemoryRecord:
         """One memory, in whatever state it is."""
@@ -356,7 +328,9 @@ class AsyncMemory:
     ) -> Page:
         """The memories in the scope, newest first, a page at a time; `turns` lists what was said as well."""
         listing = Listing(
-            filter=read_filter(filters) if turns else both(read_filter(filters), _NO_TURNS),
+            filter=read_filter(filters)
+            if turns
+            else both(read_filter(filters), Not(where("category", Op.EQ, "turn"))),
             statuses=tuple(read_status(status) for status in statuses),
             order=order,
             limit=read_limit(limit),
@@ -383,8 +357,6 @@ class AsyncMemory:
     async def users(self) -> list[str]:
         """Everyone who has memories."""
         return await (await self._open()).users()
-
-    # Moving and upkeep
 
     async def export(
         self, *, user_id: str | None = None, project_id: str | None = None
@@ -417,27 +389,12 @@ class AsyncMemory:
 
     async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
         """Make vectors of the current model for everything that lacks one; gives how many."""
+        from recollect.upkeep.aside import aside
+
         service = await self._open()
-        async with _aside(progress) as tell:
+        async with aside(progress) as tell:
             return await service.reembed(tell)
 
     async def stats(self, user_id: str | None = None) -> Mapping[str, int]:
         """How much there is, of one user or of all."""
         return await (await self._open()).stats(user_id)
-
-
-@asynccontextmanager
-async def _aside(progress: Callable[[int], None]) -> AsyncIterator[Callable[[int], None]]:
-    """Tells `progress`, in order, on a thread of its own; what it raises is raised here."""
-    loop, calls = asyncio.get_running_loop(), list[asyncio.Future[None]]()
-    with ThreadPoolExecutor(1, thread_name_prefix="recollect-progress") as pool:
-
-        def tell(done: int) -> None:
-            if calls and calls[-1].done():
-                calls.pop().result()
-            calls.append(loop.run_in_executor(pool, progress, done))
-
-        try:
-            yield tell
-        finally:
-            await asyncio.gather(*calls)

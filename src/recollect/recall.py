@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from recollect.errors import Unavailable
+from recollect.errors import InvalidInput, RecollectError
 from recollect.model.context import Context
 from recollect.model.outcome import RecallOutcome
-from recollect.model.query import EVERYTHING, Filter, Or, both
+from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.read.decide import decide
@@ -25,7 +25,7 @@ from recollect.read.inject import Place, inject
 from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
 from recollect.read.search import Finders, Search, Taste, search
 from recollect.read.trace import Clock
-from recollect.read.when import TimeWords, covers, periods
+from recollect.read.when import TimeWords, spoken_of
 
 if TYPE_CHECKING:
     from recollect.models.chat import Chat
@@ -86,9 +86,11 @@ async def recall(
     try:
         found, facts = await asyncio.gather(
             search(scope, _search(asked, habits, rewritten), habits.taste, finders),
-            keyed_facts(scope, finders.ledger, limit=habits.facts, least=habits.facts_importance, as_of=asked.as_of),
+            _facts(scope, asked, habits, finders),
         )
-    except Unavailable as error:
+    except InvalidInput:
+        raise
+    except RecollectError as error:
         return _without(asked, clock, RecallOutcome.UNAVAILABLE, str(error))
     clock.steps_us.update(found.steps_us)
     clock.skip()
@@ -100,19 +102,27 @@ async def recall(
     return _recalled(asked, clock, hits, context, messages, found, rewritten, decision.reason)
 
 
+async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> list[Hit]:
+    return await keyed_facts(
+        scope,
+        asked.filter,
+        ledger=finders.ledger,
+        limit=habits.facts,
+        least=habits.facts_importance,
+        as_of=asked.as_of,
+    )
+
+
 def _search(asked: Recall, habits: Habits, rewritten: Rewritten) -> Search:
-    spoken_of = tuple(periods(rewritten.query, at=asked.at)) if habits.time_words != "off" else ()
-    filter = asked.filter
-    if habits.time_words == "filter" and spoken_of:
-        filter = both(filter, Or(tuple(covers(period) for period in spoken_of)))
+    times = spoken_of(rewritten.query, at=asked.at, mode=habits.time_words)
     return Search(
         query=rewritten.query,
         meaning=rewritten.extra,
         limit=asked.limit,
         min_score=asked.min_score,
-        filter=filter,
+        filter=both(asked.filter, times.filter),
         as_of=asked.as_of,
-        periods=spoken_of,
+        periods=times.periods,
         explain=asked.trace,
         trace=asked.trace,
     )
@@ -139,7 +149,7 @@ def _recalled(
     used = bool(context.text)
     return Recalled(
         outcome=RecallOutcome.USED if used else RecallOutcome.MISSING,
-        reason=f"{len(context.used)} memories" if used else "nothing that was kept fits the question",
+        reason=_told(len(context.used)) if used else "nothing that was kept fits the question",
         query=rewritten.query,
         hits=tuple(hits),
         context=context,
@@ -148,6 +158,10 @@ def _recalled(
         notes=tuple(filter(None, (f"searched: {decided}", rewritten.note, *found.notes))),
         candidates=found.candidates,
     )
+
+
+def _told(count: int) -> str:
+    return "1 memory" if count == 1 else f"{count} memories"
 
 
 def _without(asked: Recall, clock: Clock, outcome: RecallOutcome, reason: str) -> Recalled:

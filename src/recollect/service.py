@@ -10,7 +10,6 @@ from typing import Any
 
 from recollect import recall, remember
 from recollect.errors import NotFound, RecollectError
-from recollect.ledger.protocol import Ledger
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
@@ -18,8 +17,8 @@ from recollect.model.query import Listing
 from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
-from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.models.chat import Chat
+from recollect.models.embedding import EmbeddingModel
 from recollect.read.accesses import Accesses
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import NewMemory

@@ -69,8 +69,8 @@ class Settings(BaseModel):
     ] = 1024
     search_limit: Annotated[int, Field(ge=1, le=1000, description="Hits of a search that names no limit.")] = 10
     search_min_score: Annotated[
-        float, Field(ge=0, le=1, description="Hits below this score are left out, from 0 to 1.")
-    ] = 0.0
+        float, Field(ge=0, le=1, description="What is less relevant than this is left out, from 0 to 1.")
+    ] = 0.2
     search_elbow: Annotated[
         bool, Field(description="Also cut a search off where the scores fall steeply after the first hits.")
     ] = False
@@ -122,7 +122,7 @@ class Settings(BaseModel):
         float, Field(gt=0, le=60, description="Longest wait for a rewrite; then the words are used as they are.")
     ] = 2.0
     context_tokens: Annotated[
-        int, Field(ge=64, le=1_000_000, description="Most tokens of memories that recall puts into a prompt.")
+        int, Field(ge=256, le=1_000_000, description="Most tokens of memories that recall puts into a prompt.")
     ] = 2048
     context_format: Annotated[
         Literal["recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
@@ -168,6 +169,9 @@ class Memory:
 
     def close(self) -> None:
         """Finish what is under way and let go of the ledger."""
+        if sys.is_finalizing():
+            # The thread that would do it stands still by now; what was acknowledged is on disk.
+            return
         self._check_process()
         self._check_thread()
         with self._opening:

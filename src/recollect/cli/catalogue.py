@@ -25,6 +25,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
     },
     "Find": {
         "search": Listed("search:search", "Find the memories that fit a question, best first."),
+        "recall": Listed("recall:recall", "Ask memory as a chat would, and show what goes into the prompt."),
         "list": Listed("list_:list_", "List memories, newest first."),
         "show": Listed("show:show", "Show all there is to know about one memory."),
         "history": Listed("history:history", "Tell what happened: who, when, why and what was before."),

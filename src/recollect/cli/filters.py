@@ -23,7 +23,7 @@ _SIGNS = {
     ">=": Op.GTE, "<=": Op.LTE, "!=": Op.NE, "=": Op.EQ, ">": Op.GT, "<": Op.LT, "~": Op.CONTAINS, "in": Op.IN,
 }  # fmt: skip
 _COMPARISON = re.compile(r"\s*([\w.\- ]*?[\w\-])\s*(>=|<=|!=|==|=|>|<|~|(?<=\s)in(?=\s))\s*(.*?)\s*", re.DOTALL)
-_AGO = re.compile(r"(\d{1,6})\s*([hdw])")
+AGO = re.compile(r"(\d{1,6})\s*([hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WORDS: Mapping[str, type[StrEnum]] = {
@@ -83,7 +83,7 @@ def plain_value(text: str) -> Any:
 
 def as_time(text: str, *, name: str) -> Any:
     """A moment: ISO 8601, or so long ago, such as 24h, 7d or 2w."""
-    ago = _AGO.fullmatch(text.strip())
+    ago = AGO.fullmatch(text.strip())
     try:
         return now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}) if ago else as_utc(text, name=name)
     except OverflowError:

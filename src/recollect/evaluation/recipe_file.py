@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from recollect.api import Fields
 from recollect.errors import InvalidInput
 from recollect.evaluation.recipe import Action, Ask, Correct, Expected, Forget, Place, Recipe, Remember, Step, Store
 from recollect.evaluation.recipe_yaml import load_yaml
 from recollect.model.asked import read_limit, read_scope
+from recollect.model.given import Fields
 from recollect.model.text import checked_text
 from recollect.model.times import as_utc
 

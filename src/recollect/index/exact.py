@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 # Below this many numbers a product takes less than a millisecond: not worth another thread.
-_INLINE_NUMBERS = 2_000_000
+_INLINE_NUMBERS = 4_000_000
 # Below any cosine.
 _NEVER = np.float32(-2)
 
@@ -40,6 +40,7 @@ class ExactView:
         self._matrix = shard.matrix[:count]
         self._embedded = shard.embedded[:count]
         self.speakers: Sequence[str] = list(shard.names)
+        self._looked_up: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None
 
     async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
         if self._matrix.size <= _INLINE_NUMBERS:
@@ -48,16 +49,20 @@ class ExactView:
 
     def _nearest(self, vector: Vector, limit: int) -> Nearest:
         found = self._mask & self._embedded
-        seen = int(found.sum())
+        seen = int(np.count_nonzero(found))
         if not seen:
             return Nearest(np.empty(0, np.int64), np.empty(0, np.float32), 0, 0.0, 0.0)
-        scores = np.maximum(self._matrix @ vector, 0)
-        total, squares = float(scores @ found), float((scores * scores) @ found)
-        mean = total / seen
-        scores = np.where(found, scores, _NEVER)
+        scores = self._matrix @ vector
+        np.maximum(scores, 0, out=scores)
+        if seen < len(scores):
+            # What may not be found counts as nothing in the sums, and as worse than anything in the order.
+            scores *= found
+        mean = float(scores.sum()) / seen
+        deviation = max(float(scores @ scores) / seen - mean * mean, 0.0) ** 0.5
+        if seen < len(scores):
+            scores[~found] = _NEVER
         best = np.argpartition(scores, len(scores) - limit)[-limit:] if limit < seen else np.flatnonzero(found)
         best = best[np.argsort(-scores[best], kind="stable")]
-        deviation = max(squares / seen - mean * mean, 0.0) ** 0.5
         return Nearest(self._rows[best], scores[best], seen, mean, deviation)
 
     def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -69,7 +74,7 @@ class ExactView:
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         at, here = self._look_up(rows)
-        found = np.zeros((len(rows), self._matrix.shape[1]), np.float32)
+        found = np.zeros((len(rows), self._shard.dimensions), np.float32)
         found[here] = self._matrix[at[here]]
         return found
 
@@ -94,20 +99,26 @@ class ExactView:
         """The rows at these places of the shard, -1 for those that may not be found."""
         # A turn that came after this view was made is not in it.
         inside = (places >= 0) & (places < len(self._mask))
+        if not inside.any():
+            return np.full(len(places), -1, np.int64)
         places = np.where(inside, places, 0)
         return np.where(inside & self._mask[places], self._rows[places], -1)
 
     def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         at, here = self._look_up(rows)
-        here[here] = self._mask[at[here]]
-        return here
+        return here & self._mask[at] if len(self._mask) else here
 
     def _look_up(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where each row stands, and whether it is there at all."""
+        # One set of candidates is asked about several times in a row.
+        if self._looked_up is not None and self._looked_up[0] is rows:
+            return self._looked_up[1], self._looked_up[2]
         if not len(rows) or not len(self._rows):
             return np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
-        return at, self._rows[at] == rows
+        here = self._rows[at] == rows
+        self._looked_up = (rows, at, here)
+        return at, here
 
 
 class ExactIndex:

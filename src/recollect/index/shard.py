@@ -62,6 +62,10 @@ class Shard:
     last: dict[int, int] = field(default_factory=dict)
     masks: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # One blank row at least: what looks up a row that is not there looks at it.
+        self._reserve(1)
+
     @property
     def nbytes(self) -> int:
         """How much memory it takes."""

@@ -266,6 +266,19 @@ class MemoryLedger:
             if held and record.place in scope.seen_places and matches(record, filter):
                 yield Numbered(row.number, copy_of(record))
 
+    async def keyed(
+        self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
+    ) -> list[MemoryRecord]:
+        moment = as_of or now()
+        facts = [
+            each.record
+            for each in self._seen(scope, filter, as_of)
+            if each.record.key is not None
+            and each.record.importance >= least
+            and (each.record.expires_at is None or each.record.expires_at > moment)
+        ]
+        return sorted(facts, key=lambda fact: -fact.importance)[: checked_limit(limit)]
+
     async def revision(self, user: str) -> Revision:
         return Revision(self._user(user).revision)
 

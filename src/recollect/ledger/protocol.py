@@ -168,6 +168,15 @@ class Ledger(Protocol):
         """Every row the scope can see that is active (or held `as_of`) and passes the filter."""
         ...
 
+    async def keyed(
+        self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
+    ) -> list[MemoryRecord]:
+        """The facts with a key that recall may see: active (or held `as_of`), passing the filter, mattering so much.
+
+        The most important come first, the oldest first among equals; what has expired is left out.
+        """
+        ...
+
     # For indexes -----------------------------------------------------------------------------------
 
     async def revision(self, user: str) -> Revision:

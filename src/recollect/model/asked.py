@@ -64,7 +64,7 @@ def read_time(value: datetime | str | None, *, name: str) -> datetime | None:
         return None
     moment = as_utc(value, name=name)
     told = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return moment if told.tzinfo is None else told
+    return told if isinstance(told, datetime) and told.tzinfo is not None else moment
 
 
 def read_messages(
@@ -75,10 +75,14 @@ def read_messages(
         return ({"role": "user", "content": messages},)
     if isinstance(messages, Mapping):
         return (messages,)
-    told = tuple(messages) if isinstance(messages, Sequence) else ()
-    if not isinstance(messages, Sequence) or not all(isinstance(message, Mapping) for message in told):
-        raise InvalidInput("messages are a text, or a list of {'role', 'content'}")
-    return told
+    if not isinstance(messages, Sequence):
+        raise InvalidInput(f"messages are a text, or a list of {{'role', 'content'}}, not {type(messages).__name__}")
+    told: list[Mapping[str, Any]] = []
+    for message in messages:
+        if not isinstance(message, Mapping):
+            raise InvalidInput(f"a message is {{'role', 'content'}}, not {type(message).__name__}")
+        told.append(message)
+    return tuple(told)
 
 
 def read_status(status: Status | str) -> Status:

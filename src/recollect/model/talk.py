@@ -8,10 +8,10 @@ _TALK = frozenset(
     """mention mentions mentioned mentioning discuss discussed discussing discussion discussions talk talked talking
     conversation conversations chat chats chatted session sessions tell told telling remember recall remind list order
     summary summarize summarise overview ask asked asking say said says saying bring brought different aspect aspects
-    throughout across comprehensive provide give please walk through only item items detail details know going previous
-    previously earlier wondering wonder think
-    erwähnt erwähnen besprochen gespräch gespräche unterhaltung gesagt erzählt erinnere erinnerst bitte zusammenfassung
-    mentionné discuté conversation discussion dit raconté rappelle souviens résumé
+    throughout across comprehensive provide give please walk through only item items detail details know going
+    wondering wonder think
+    erwähnt erwähnen besprochen gespräch gespräche unterhaltung gesagt erzählt erinnere erinnerst bitte
+    zusammenfassung mentionné discuté conversation discussion dit raconté rappelle souviens résumé
     mencioné mencionado hablamos conversación charla dije dijiste recuerda recuerdas resumen favor""".split()
 )
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")

@@ -48,8 +48,8 @@ class _Table:
 class StaticEmbedder:
     """Embeds in about 0.1 ms on one core, from files in the package, always alike for the same text.
 
-    Questions and passages share one space; of a question, words about the talk itself ("did we discuss") are left out,
-    since every word here counts by itself. Only the first 32,768 characters of a
+    Questions and passages share one space; of a question, words about the talk itself ("did we discuss") are left
+    out, since every word here counts by itself. Only the first 32,768 characters of a
     text count. A text without a known token (empty, emoji only, an unknown script) still gets a vector of
     length one, derived from its words: equal to itself, nearly orthogonal to everything else.
     """

@@ -1,4 +1,4 @@
-"""Count which memories are recalled, behind the answer: nobody waits for it, and losing a count loses nothing else."""
+"""Count which memories are recalled, behind the answer: nobody waits for it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Accesses:
         self._waiting: dict[str, set[str]] = {}
         self._count = 0
         self._task: asyncio.Task[None] | None = None
+        self._asleep = False
 
     def note(self, scope: Scope, ids: Iterable[str]) -> None:
         """These memories of the user were recalled."""
@@ -34,19 +35,32 @@ class Accesses:
             return
         self._waiting.setdefault(scope.user, set()).update(fresh)
         self._count += len(fresh)
-        if self._task is None or self._task.done():
+        if not self._is_under_way():
             self._task = asyncio.create_task(self._write_later())
+
+    def _is_under_way(self) -> bool:
+        """Whether a task of this loop will write; one of a loop that was left behind will not."""
+        task = self._task
+        return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
     async def close(self) -> None:
         """Write what waits."""
-        if self._task is not None:
-            self._task.cancel()
+        if self._task is not None and self._is_under_way():
+            # What it is writing it has to write to the end: nobody else has that any more.
+            if self._asleep:
+                self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._write()
 
     async def _write_later(self) -> None:
-        await asyncio.sleep(self._wait_s)
-        await self._write()
+        # What is noted while it writes comes after, without anyone having to note more.
+        while self._waiting:
+            self._asleep = True
+            try:
+                await asyncio.sleep(self._wait_s)
+            finally:
+                self._asleep = False
+            await self._write()
 
     async def _write(self) -> None:
         waiting, self._waiting, self._count = self._waiting, {}, 0

@@ -9,7 +9,7 @@ from recollect.model.memory import Category, MemoryRecord
 
 @dataclass(slots=True)
 class Candidate:
-    """One memory that came up: where it stands in the pool, how it is judged so far, and why it was left out if it was."""
+    """One memory that came up: where it stands in the pool, how it is judged, and why it was left out if it was."""
 
     at: int
     row: int

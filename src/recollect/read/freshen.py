@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -34,23 +34,26 @@ PAIR_SIGNALS = (
 # Beyond the first hits an order is no longer read as one.
 LOOKED_AT = 10
 _HEAD = 2_000
+# Texts less alike than this speak of different things.
+_ALIKE = 0.4
+# These see text in lower case: a match that looks at case by itself takes five times as long.
 _UPDATES = re.compile(
     r"\b(?:now|just|recently|updated?|changed?|new|increased|decreased|improved|extended|moved|raised|reduced|"
-    r"rescheduled|switched|instead|actually|no longer|reached|currently|latest|already|again|jetzt|neu\w{0,2}|geändert|"
-    r"inzwischen|nicht mehr|maintenant|désormais|changé|nouveau|nouvelle|ne plus|ahora|nuev[oa]|cambi\w+|ya no|adesso|"
+    r"rescheduled|switched|instead|actually|no longer|reached|currently|latest|already|again|"
+    r"jetzt|neu\w{0,2}|geändert|"
+    r"inzwischen|nicht mehr|maintenant|désormais|changé|nouveau|nouvelle|ne plus|ahora|nuev[oa]|"
+    r"cambi\w+|ya no|adesso|"
     r"ora|nuov[oa]|agora|nov[oa]|mudei|nu|nieuwe?|теперь|сейчас|больше не)\b|现在|改|今は|変更|이제",
-    re.IGNORECASE,
 )
 _VALUES = re.compile(
     r"\d[\d,.:]*|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|once|twice|first|second|third|"
     r"fourth|fifth|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b",
-    re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Places (of the older, of the newer) of candidates that could be two statements of one fact, and their signals."""
+    """Places (of the older, of the newer) of candidates that may be statements of one fact, and their signals."""
 
     places: list[tuple[int, int]]
     table: Floats
@@ -68,15 +71,18 @@ def freshen(candidates: Sequence[Candidate], vectors: Floats, question: Question
 
     `vectors` are those of the candidates, in their order.
     """
+    if question.of_the_past:
+        # Whoever asks how it was before does not want what holds now.
+        return list(candidates)
     first = list(candidates[:LOOKED_AT])
     pairs = pair_table(first, vectors, question)
     blend = learned_pairs()
     for (old, new), odds in zip(pairs.places, pairs.table @ blend.weights + blend.base, strict=True):
         if odds > 0 and first[new].score <= first[old].score:
-            first[new].score = math.nextafter(first[old].score, math.inf)
+            first[new].score = first[old].score
             first[new].relevance = max(first[new].relevance, first[old].relevance)
             first[new].parts["fresher"] = 1.0
-    return sorted(first, key=lambda each: -each.score) + list(candidates[LOOKED_AT:])
+    return sorted(first, key=_place) + list(candidates[LOOKED_AT:])
 
 
 def pair_table(first: Sequence[Candidate], vectors: Floats, question: Question) -> Pairs:
@@ -84,18 +90,17 @@ def pair_table(first: Sequence[Candidate], vectors: Floats, question: Question) 
 
     They come in the order of the newer, so that of three statements the newest ends up first.
     """
-    heads = [each.record.content[:_HEAD] for each in first]
-    values = [frozenset(value.casefold().rstrip(".,:") for value in _VALUES.findall(head)) for head in heads]
-    updates = [bool(_UPDATES.search(head)) for head in heads]
     alike = vectors[: len(first)] @ vectors[: len(first)].T
+    ages, voices = [_age(each) for each in first], [_voice(each) for each in first]
     asks_value = question.asks_when or question.asks_count
+    values = [_Values(each.record.content) for each in first]
     places, rows = [], []
-    by_age = sorted(range(len(first)), key=lambda at: _age(first[at]))
-    for older, newer in ((old, new) for new in by_age for old in by_age):
+    by_age = sorted(range(len(first)), key=lambda at: ages[at])
+    for older, newer in ((old, new) for new in by_age for old in range(new)):
         a, b = first[older], first[newer]
-        if newer <= older or _age(a) >= _age(b) or _voice(a) != _voice(b):
+        if alike[older, newer] < _ALIKE or ages[older] >= ages[newer] or voices[older] != voices[newer]:
             continue
-        other = bool(values[older]) and bool(values[newer] - values[older])
+        other = bool(values[older].said) and bool(values[newer].said - values[older].said)
         places.append((older, newer))
         rows.append((
             _logit(a.relevance) - _logit(b.relevance),
@@ -104,13 +109,38 @@ def pair_table(first: Sequence[Candidate], vectors: Floats, question: Question) 
             b.parts["coverage"],
             b.parts["meaning"] - a.parts["meaning"],
             newer,
-            updates[newer],
+            values[newer].updates,
             other,
             question.of_the_present,
             question.of_the_past,
             asks_value and other,
         ))  # fmt: skip
     return Pairs(places, np.array(rows, np.float32).reshape(-1, len(PAIR_SIGNALS)))
+
+
+class _Values:
+    """What a text says that can change, looked at only if it comes to it."""
+
+    def __init__(self, text: str) -> None:
+        self._head = text[:_HEAD].lower()
+
+    @cached_property
+    def said(self) -> frozenset[str]:
+        """Numbers and days, as they are compared."""
+        return frozenset(value.rstrip(".,:") for value in _VALUES.findall(self._head))
+
+    @cached_property
+    def updates(self) -> bool:
+        """Whether it speaks of something having changed."""
+        return bool(_UPDATES.search(self._head))
+
+
+def _place(candidate: Candidate) -> tuple[float, bool, float, int]:
+    """Best first; of those with one score first what replaces another, the newest of these before the others."""
+    if "fresher" not in candidate.parts:
+        return (-candidate.score, True, 0.0, 0)
+    at, row = _age(candidate)
+    return (-candidate.score, False, -at.timestamp(), -row)
 
 
 def _age(candidate: Candidate) -> tuple[datetime, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 import numpy as np
 
-from recollect.read.signals import SIGNALS
+from recollect.read.signals import FEW, SIGNALS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,14 @@ _RANK_OFFSET = 20
 # Plain weights: of words, and of meaning, where four deviations above the mean is as near as it gets.
 _WORDS_WEIGHT = 0.6
 _NEAREST_DEVIATIONS = 4.0
+# What happened at the time that is asked about, in log-odds; the learned blend has its own weight for it.
+_IN_PERIOD = 1.5
+# About as many memories as the weights were learned on.
+_MANY = 200.0
+# What speaks against a memory counts for this much of itself even where it is the only one: 5 of 25.
+_SURE = 5.0
+# Beyond this a chance is 0 or 1 to the last digit, and its exponential soon more than can be held.
+_MOST_ODDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +43,15 @@ class Blend:
     base: float
     weights: Floats
 
-    def relevance(self, table: Floats) -> Floats:
-        """How likely each candidate answers the question, were an answer as likely as none."""
-        odds = self.base + table @ self.weights
+    def relevance(self, table: Floats, count: int) -> Floats:
+        """How likely each candidate of so many memories answers the question, were an answer as likely as none.
+
+        Among few memories any one is likelier to be what is meant, and little speaks against it for certain: neither
+        which words nobody says nor what is near by comparison. Both wear off as the memories grow.
+        """
+        odds = self.base + table @ self.weights + np.float32(0.5 * math.log1p(_MANY / max(count, 1)))
+        odds = np.where(odds < 0, odds * np.float32((count + _SURE) / (count + _SURE + FEW)), odds)
+        odds = np.clip(odds, -_MOST_ODDS, _MOST_ODDS)
         return np.asarray(1 / (1 + np.exp(-odds)), np.float32)
 
 
@@ -56,17 +71,23 @@ def read_blend(text: str, signals: Sequence[str]) -> Blend:
     return Blend(float(told["base"]), np.array([told["weights"].get(name, 0.0) for name in signals], np.float32))
 
 
-def fuse(table: Floats, fusion: Fusion = "learned") -> Floats:
-    """One relevance for each candidate, from its signals."""
+def fuse(table: Floats, count: int, fusion: Fusion = "learned") -> Floats:
+    """One relevance for each candidate, from its signals; `count` is how many memories there are to find."""
     match fusion:
         case "learned":
-            return learned_blend().relevance(table)
+            return learned_blend().relevance(table, count)
         case "rrf":
-            return _reciprocal_ranks(column(table, "meaning"), column(table, "words"))
+            return _in_time(_reciprocal_ranks(column(table, "meaning"), column(table, "words")), table)
         case "weights":
             near = np.clip(column(table, "meaning_here") / _NEAREST_DEVIATIONS, 0, 1)
-            return np.asarray(_WORDS_WEIGHT * column(table, "words_here") + (1 - _WORDS_WEIGHT) * near, np.float32)
+            return _in_time(_WORDS_WEIGHT * column(table, "words_here") + (1 - _WORDS_WEIGHT) * near, table)
     assert_never(fusion)
+
+
+def _in_time(relevance: Floats, table: Floats) -> Floats:
+    """More likely by as much as its time fits the one that is asked about; as it was where none is."""
+    odds = np.exp(_IN_PERIOD * column(table, "in_period"))
+    return np.asarray(relevance * odds / (1 - relevance + relevance * odds), np.float32)
 
 
 def column(table: Floats, name: str) -> Floats:

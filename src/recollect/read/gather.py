@@ -122,14 +122,21 @@ def _outlook(
     return Outlook(
         question=wanted.question,
         terms=len(query_terms(words)),
+        count=near.count,
         missing=said.missed,
-        unknown_names=any(_unknown(name, said, named) for name in wanted.question.names),
+        unknown_names=any(_unknown(name, said, named) for name in _names(wanted)),
         named=tuple(codes[name] for name in named),
         mean=mean,
         spread=max(variance, 1e-6) ** 0.5,
         ruler=ruler,
         periods=wanted.periods,
     )
+
+
+def _names(wanted: Wanted) -> list[str]:
+    """The names in the question; those of months and days are none."""
+    times = " ".join(period.said for period in wanted.periods).casefold()
+    return [name for name in wanted.question.names if name.casefold() not in times]
 
 
 def _unknown(name: str, said: Said, named: list[str]) -> bool:

@@ -6,49 +6,50 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from recollect.read.decide import decide
+
 # Enough of a pasted text to see what is asked.
 _LOOKED_AT = 2_000
 
 _BARE_WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n)[\s\"'“(]*")
+# These see text in lower case: a match that looks at case by itself takes five times as long.
 _WHEN = re.compile(
     r"\b(?:when|what (?:date|day|month|year|time)|which (?:date|day|month|year)|how long|"
-    r"how many (?:days|weeks|months|years)|wann|seit wann|quand|cuándo|quando|wanneer|kiedy|когда)\b|什么时候|いつ|언제",
-    re.IGNORECASE,
+    r"how many (?:days|weeks|months|years)|wann|seit wann|quand|cuándo|quando|wanneer|kiedy|"
+    r"когда)\b|什么时候|いつ|언제",
 )
 _COUNT = re.compile(
-    r"\b(?:how (?:many|much|old|far)|number of|price|cost|amount|wie ?viele?|combien|cuánt[oa]s?|quant[oaie]s?|hoeveel|"
+    r"\b(?:how (?:many|much|old|far)|number of|price|cost|amount|wie ?viele?|combien|"
+    r"cuánt[oa]s?|quant[oaie]s?|hoeveel|"
     r"ile|сколько)\b|多少|几个|いくつ|いくら|얼마|몇",
-    re.IGNORECASE,
 )
 _TO_ASSISTANT = re.compile(
-    r"\b(?:you|your|du|dir|ihr|tu|te|vous|usted|tú|lei|voi|você|jij|je|ты|вы)\b|你|您|あなた|당신", re.IGNORECASE
+    r"\b(?:you|your|du|dir|ihr|tu|te|vous|usted|tú|lei|voi|você|jij|je|ты|вы)\b|你|您|あなた|당신"
 )
 _ADVICE = re.compile(
     r"\b(?:suggest\w*|recommend\w*|advi[cs]e|ideas?|tips|should i|could i|can i|how (?:do|can|should|would) i|"
     r"can you|could you|would you|help me|what (?:would|should|can)|which|show me|explain|write|plan\w*|"
     r"soll(?:te)? ich|empfiehl\w*|vorschl\w*|wie kann ich|kannst du|devrais-je|recommand\w*|conseil\w*|peux-tu|"
-    r"pouvez-vous|debería|recomiend\w*|suger\w*|puedes|consigli\w*|puoi|posso|recomend\w*|pode)\b|推荐|建议|おすすめ|추천",
-    re.IGNORECASE,
+    r"pouvez-vous|debería|recomiend\w*|suger\w*|puedes|consigli\w*|puoi|posso|recomend\w*|"
+    r"pode)\b|推荐|建议|おすすめ|추천",
 )
 _PERSONAL = re.compile(
-    r"\b(?:my|mine|our|ours|i|we|me|mein\w{0,2}|ich|wir|unser\w{0,2}|mon|ma|mes|je|nous|mi|mis|yo|mio|mia|io|meu|minha|"
+    r"\b(?:my|mine|our|ours|i|we|me|mein\w{0,2}|ich|wir|unser\w{0,2}|mon|ma|mes|je|nous|mi|mis|"
+    r"yo|mio|mia|io|meu|minha|"
     r"eu|mijn|ik|мой|моя|я|мы)\b|我|私|나|저|내",
-    re.IGNORECASE,
 )
 _BEFORE = re.compile(
-    r"\b(?:previous(?:ly)?|first|original(?:ly)?|initial(?:ly)?|before|used to|earlier|former(?:ly)?|start(?:ed)?|began|"
-    r"at first|old|früher|vorher|zuerst|ursprünglich|avant|d'abord|auparavant|antes|primer[oa]?|prima|раньше|сначала)\b"
-    r"|以前|最初|예전",
-    re.IGNORECASE,
+    r"\b(?:previous(?:ly)?|original(?:ly)?|initial(?:ly)?|before|used to|earlier|former(?:ly)?|began|at first|"
+    r"früher|vorher|zuerst|ursprünglich|avant|d'abord|auparavant|antes|раньше|сначала)\b|以前|最初|예전",
 )
 _STATE = re.compile(
     r"^\W*(?:(?:so|and|ok|hey|hi),? )?(?:how (?:many|much|long|often|old|far)|what(?:'s| is| are| time| day| date)|"
-    r"when(?:'s| is| are| does| do)|where(?:'s| is| are| do| does)|who(?:'s| is| are)|which|do i|am i|is my|is the|did i|"
+    r"when(?:'s| is| are| does| do)|where(?:'s| is| are| do| does)|who(?:'s| is| are)|which|"
+    r"do i|am i|is my|is the|did i|"
     r"wie (?:viele?|lange|oft|heißt)|was ist|wann ist|wo |wer ist|combien|quel(?:le)? est|où|cuánt[oa]s?|cuál es|"
     r"qué |dónde|quant[oaie]|qual è|dove|какой|сколько|где)\b|^\W*what\b[^?]{0,40}\b(?:do|does|should|am|is|are)\b",
-    re.IGNORECASE,
 )
 
 
@@ -65,28 +66,33 @@ class Question:
     personal: bool
     of_the_past: bool
     of_the_present: bool
+    idle: bool
 
 
 def look_at(text: str) -> Question:
     """See what kind of question this is, by a few words of it."""
     text = text[:_LOOKED_AT].replace("’", "'")
+    lowered = text.lower()
     return Question(
         text=text,
         names=tuple(_names(text)),
-        asks_when=bool(_WHEN.search(text)),
-        asks_count=bool(_COUNT.search(text)),
-        to_assistant=bool(_TO_ASSISTANT.search(text)),
-        wants_advice=bool(_ADVICE.search(text)),
-        personal=bool(_PERSONAL.search(text)),
-        of_the_past=bool(_BEFORE.search(text)),
-        of_the_present=bool(_STATE.search(text)),
+        asks_when=bool(_WHEN.search(lowered)),
+        asks_count=bool(_COUNT.search(lowered)),
+        to_assistant=bool(_TO_ASSISTANT.search(lowered)),
+        wants_advice=bool(_ADVICE.search(lowered)),
+        personal=bool(_PERSONAL.search(lowered)),
+        of_the_past=bool(_BEFORE.search(lowered)),
+        of_the_present=bool(_STATE.search(lowered)),
+        idle=not decide(text).search,
     )
 
 
 def _names(text: str) -> list[str]:
     """Capitalised words that no sentence begins with: most are names."""
     starts = {match.end() for match in _SENTENCE_START.finditer(text)}
-    return [match.group() for match in _NAME.finditer(text) if match.start() not in starts]
+    words = ((match.group(), match.start()) for match in _NAME.finditer(text))
+    # Letters of other alphabets are in the expression whatever their case.
+    return [word for word, start in words if word[0].isupper() and start not in starts]
 
 
 def named_among(text: str, names: Collection[str]) -> list[str]:

@@ -1,12 +1,13 @@
 """The scale of a model's cosines: where it puts texts that have nothing to do with each other, and where answers.
 
-Strangers have a cosine of 0.2 with one model and of 0.6 with another. Measured once for each model, on a few questions
-and answers of everyday life, the same threshold means the same with all of them.
+Strangers have a cosine of 0.2 with one model and of 0.6 with another. Measured once for each model, on a few
+questions and answers of everyday life, the same threshold means the same with all of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,9 @@ class Ruler:
         return (cosines - np.float32(self.mean)) / np.float32(self.answer - self.mean)
 
 
+# Whoever brings ready-made vectors may have no embedder at all: not every search is to wait for it.
+_RETRY_S = 30.0
+
 # As `measure` found them for the table that comes with the package.
 BUNDLED_MODEL = "recollect-static-1"
 BUNDLED = Ruler(mean=0.108, deviation=0.102, answer=0.382)
@@ -78,12 +82,16 @@ class RulerOf:
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._ruler = BUNDLED if embedder.model.name == BUNDLED_MODEL else None
+        self._again_at = 0.0
 
     async def get(self) -> Ruler:
         """The ruler; while the embedder is away, that of the bundled one, since nothing is measured by it then."""
         if self._ruler is None:
+            if monotonic() < self._again_at:
+                return BUNDLED
             try:
                 self._ruler = await measure(self._embedder)
             except RecollectError:
+                self._again_at = monotonic() + _RETRY_S
                 return BUNDLED
         return self._ruler

@@ -31,7 +31,7 @@ from recollect.read.gather import Gathered, Wanted, gather
 from recollect.read.question import look_at
 from recollect.read.rank import Weights, rank
 from recollect.read.rerank import rerank
-from recollect.read.ruler import RulerOf
+from recollect.read.ruler import BUNDLED, RulerOf
 from recollect.read.select import Choice, above, select
 from recollect.read.signals import SIGNALS, signals
 from recollect.read.trace import Clock, traced
@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 # How many rows each way of finding may offer for one hit asked for.
 _POOL_FACTOR = 6
 _MIN_POOL = 64
-# How many candidates are read beyond those asked for, so that steps which leave some out have others to offer.
-_SPARE = 20
+# How many candidates are read beyond those asked for, so that steps which leave some out have others to offer: a few
+# for repetitions, more where variety is wanted.
+_SPARE, _SPARE_FOR_VARIETY = 8, 20
 # What a second look counts for beside the first, in log-odds; see docs/evaluation.md.
 _FIRST_LOOK, _SECOND_LOOK = 0.7, 0.5
 
@@ -84,7 +85,7 @@ class Taste:
 
 @dataclass(frozen=True, slots=True)
 class Finders:
-    """What a search asks: the ledger for words and records, the index for meaning, models for vectors and opinions."""
+    """What a search asks: the ledger for words and records, the index for meaning, models for the rest."""
 
     ledger: Ledger
     index: Index
@@ -107,13 +108,16 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         periods=asked.periods,
         pool=max(_MIN_POOL, asked.limit * _POOL_FACTOR),
     )
-    ruler = await finders.ruler.get()
+    # Nothing is measured by it while the embedder is away, and asking it again would be waiting twice.
+    ruler = BUNDLED if notes else await finders.ruler.get()
     found = await gather(scope, wanted, ledger=finders.ledger, index=finders.index, ruler=ruler)
     clock.mark("gather")
     table = signals(found.pool, found.outlook)
-    relevance = fuse(table, taste.fusion)
+    relevance = fuse(table, found.outlook.count, taste.fusion)
     clock.mark("fuse")
-    read = await _read(scope, found, table, relevance, asked, ledger=finders.ledger)
+    closer = _closer(asked, taste, second_look=finders.reranker is not None)
+    read = await _read(scope, found, table, relevance, asked, closer, ledger=finders.ledger)
+    read, left = _parted(read, closer)
     clock.mark("fetch")
     second = await rerank(
         asked.query,
@@ -125,16 +129,41 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     _take_opinion(read, second.scores)
     clock.mark("rerank")
     ranked = rank(read, taste.weights, now=asked.as_of or now())
-    ranked = freshen(ranked, _vectors(found, ranked), question)
+    if not asked.periods:
+        # What was said of a time that is asked about is not replaced by what holds now.
+        ranked = freshen(ranked, _vectors(found, ranked), question)
     clock.mark("rank")
     good = above(ranked, asked.min_score)
     choice = Choice(limit=asked.limit, diversity=taste.diversity, per_source=taste.per_source, elbow=taste.elbow)
     kept = select(good, _vectors(found, good), choice)
     clock.mark("select")
-    hits = tuple(_hit(asked, each) for each in kept)
+    hits = tuple(_hit(asked, each, table) for each in kept)
     clock.mark("explain")
+    ranked += rank(left, taste.weights, now=asked.as_of or now())
     steps = traced(ranked, _shown(table, ranked)) if asked.trace else ()
     return SearchResult(hits, clock.steps_us, (*notes, *filter(None, [second.note])), steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Closer:
+    """How many candidates get a closer look, and how relevant they are at least."""
+
+    count: int
+    least: float
+
+
+def _closer(asked: Search, taste: Taste, *, second_look: bool) -> _Closer:
+    count = asked.limit + (_SPARE if taste.diversity >= 1 else _SPARE_FOR_VARIETY)
+    # The threshold is for what a second look makes of them.
+    return _Closer(count, 0.0 if second_look else asked.min_score)
+
+
+def _parted(read: list[Candidate], closer: _Closer) -> tuple[list[Candidate], list[Candidate]]:
+    """Those that get a closer look, and those that do not, which only a trace shows."""
+    good = above(read, closer.least)
+    for late in good[closer.count :]:
+        late.fate = f"it is not among the {closer.count} most relevant"
+    return good[: closer.count], [each for each in read if each.fate]
 
 
 async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, tuple[str, ...]]:
@@ -149,14 +178,14 @@ async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, tuple[str, 
 
 
 async def _read(
-    scope: Scope, found: Gathered, table: Floats, relevance: Floats, asked: Search, *, ledger: Ledger
+    scope: Scope, found: Gathered, table: Floats, relevance: Floats, asked: Search, closer: _Closer, *, ledger: Ledger
 ) -> list[Candidate]:
-    """The most relevant candidates that the ledger says may be seen; what has expired may not."""
+    """The most relevant candidates that the ledger says may be seen; what has expired may not. A trace reads all."""
     order = np.argsort(-relevance, kind="stable")
     if asked.trace:
         enough = len(order)
     else:
-        order, enough = order[relevance[order] >= asked.min_score], asked.limit + _SPARE
+        order, enough = order[relevance[order] >= closer.least], closer.count
     # What has expired since is still part of what held at another moment; the ledger knows what had by then.
     unexpired = Not(where("expires_at", Op.LTE, now())) if asked.as_of is None else EVERYTHING
     taken: list[Candidate] = []
@@ -209,9 +238,10 @@ def _shown(table: Floats, candidates: Sequence[Candidate]) -> dict[int, dict[str
     return {each.at: dict(zip(SIGNALS, map(float, table[each.at]), strict=True)) for each in candidates}
 
 
-def _hit(asked: Search, candidate: Candidate) -> Hit:
+def _hit(asked: Search, candidate: Candidate, table: Floats) -> Hit:
     parts = candidate.parts
     why = ""
     if asked.explain:
-        why = explain(asked.query, candidate.record.content, dense=parts["dense"], lexical=parts["lexical"])
+        signals = _shown(table, [candidate])[candidate.at]
+        why = explain(asked.query, candidate.record.content, scores=parts, signals=signals)
     return Hit(candidate.record, candidate.score, {"relevance": candidate.relevance, **parts}, why)

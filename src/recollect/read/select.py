@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.model.memory import Category, text_hash
+from recollect.model.memory import Category
 from recollect.read.candidate import Candidate
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32], choice
     kept = _varied(candidates, allowed, vectors, choice)
     for at in allowed:
         if at not in kept:
-            candidates[at].fate = f"there were {choice.limit} better ones"
+            candidates[at].fate = f"the limit of {choice.limit} was reached"
     return [candidates[at] for at in kept]
 
 
@@ -61,25 +61,23 @@ def _apart(candidates: Sequence[Candidate], per_source: int) -> list[int]:
     sources: Counter[str] = Counter()
     kept = []
     for at, each in enumerate(candidates):
-        words = text_hash(each.record.content)
-        source = _source(each)
+        words = " ".join(each.record.content.casefold().split())
+        turns = _turns(each)
         if words in said:
             each.fate = "it says what another hit says"
-        elif source and sources[source] >= per_source:
+        elif any(sources[turn] >= per_source for turn in turns):
             each.fate = f"there are {per_source} hits of the same turn already"
         else:
             said.add(words)
-            sources[source] += 1
+            sources.update(turns)
             kept.append(at)
     return kept
 
 
-def _source(candidate: Candidate) -> str:
-    """The turn it stems from; a turn is its own."""
+def _turns(candidate: Candidate) -> set[str]:
+    """The turns it stems from; a turn is its own."""
     record = candidate.record
-    if record.category is Category.TURN:
-        return record.id
-    return record.evidence[0] if record.evidence else ""
+    return {record.id} if record.category is Category.TURN else set(record.evidence)
 
 
 def _before_elbow(candidates: Sequence[Candidate], kept: Sequence[int]) -> list[int]:
@@ -109,5 +107,6 @@ def _varied(
         best = int(np.argmax(np.where(left, worth, -np.inf)))
         left[best] = False
         taken.append(allowed[best])
-        np.maximum(alike, near @ near[best], out=alike)
+        # To be unlike the first is worth something as well: a cosine below 0 is not raised to it.
+        alike = near @ near[best] if len(taken) == 1 else np.maximum(alike, near @ near[best])
     return taken

@@ -46,6 +46,7 @@ class Outlook:
 
     question: Question
     terms: int
+    count: int
     missing: float
     unknown_names: bool
     named: tuple[int, ...]
@@ -54,6 +55,9 @@ class Outlook:
     ruler: Ruler
     periods: tuple[Period, ...] = ()
 
+
+# So many memories are few: nearly anything among them may be what is meant.
+FEW = 20.0
 
 SIGNALS = (
     "meaning", "meaning_here", "meaning_long", "meaning_asked",
@@ -67,7 +71,7 @@ SIGNALS = (
     "standing", "standing_wanted", "prefers", "preference_wanted",
     "in_period",
     "q_unknown_name", "q_missing", "q_best_meaning", "q_best_coverage", "q_best_words", "q_best_here",
-    "q_names_speaker", "q_terms", "q_personal",
+    "q_names_speaker", "q_terms", "q_personal", "q_idle", "q_few",
 )  # fmt: skip
 
 
@@ -95,12 +99,13 @@ def signals(pool: Pool, outlook: Outlook) -> Floats:
         before_here * before_asks, before_said * before_asks, _session_best(here, pool), _session_best(said, pool),
         speaker, (pool.traits.speakers >= 0) & ~speaker & bool(outlook.named),
         length, np.maximum(length - 1.0, 0.0), pool.traits.words < 6,
-        asks, assistant, assistant * question.to_assistant, assistant * np.maximum(length - 1.0, 0.0), _has(pool, Trait.FIRST_PERSON),
-        (pool.before < 0) & (pool.traits.sessions >= 0),
+        asks, assistant, assistant * question.to_assistant, assistant * np.maximum(length - 1.0, 0.0),
+        _has(pool, Trait.FIRST_PERSON), (pool.before < 0) & (pool.traits.sessions >= 0),
         time, time * question.asks_when, counts, counts * question.asks_count,
         standing, standing * question.wants_advice, prefers, prefers * question.wants_advice,
-        _in_period(pool, outlook.periods), outlook.unknown_names, outlook.missing, meaning.max(initial=0.0), pool.coverage.max(initial=0.0),
-        best_words, here.max(initial=0.0), bool(outlook.named), asked, question.personal,
+        _in_period(pool, outlook.periods), outlook.unknown_names, outlook.missing, meaning.max(initial=0.0),
+        pool.coverage.max(initial=0.0), best_words, here.max(initial=0.0), bool(outlook.named), asked,
+        question.personal, question.idle, FEW / (FEW + outlook.count),
     )  # fmt: skip
     table = np.empty((len(SIGNALS), count), np.float32)
     for number, column in enumerate(columns):

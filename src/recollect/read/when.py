@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from recollect.errors import InvalidInput
-from recollect.model.query import And, Filter, Not, Op, Or, Where
+from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 from recollect.read import when_dates, when_units
 from recollect.read import when_words as say
 from recollect.read.when_calendar import ago, latest, stepped
@@ -229,6 +229,22 @@ def nearness(period: Period, occurred: NDArray[np.float64]) -> NDArray[np.float3
         off = np.maximum(off, occurred - period.end.timestamp())
     near = np.exp(-0.5 * np.square(off / spread))
     return np.where(np.isnan(occurred), 0.0, near).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What a question says of time: the periods it speaks of, and a filter where it is to ask for them."""
+
+    periods: tuple[Period, ...] = ()
+    filter: Filter = EVERYTHING
+
+
+def spoken_of(question: str, *, at: datetime, mode: TimeWords) -> Times:
+    """The periods a question speaks of, to be preferred or, in mode `filter`, asked for; none in mode `off`."""
+    found = tuple(periods(question, at=at)) if mode != "off" else ()
+    if mode != "filter" or not found:
+        return Times(found)
+    return Times(found, Or(tuple(covers(period) for period in found)))
 
 
 def covers(period: Period) -> Filter:

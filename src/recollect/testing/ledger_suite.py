@@ -21,8 +21,8 @@ pytest.register_assert_rewrite(
     *(
         f"recollect.testing.suite_{theme}"
         for theme in (
-            "records", "scopes", "filters", "changes", "versions", "history", "finding", "as_of", "vectors", "turns",
-            "upkeep",
+            "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
+            "vectors", "traits", "turns", "upkeep",
         )
     )
 )  # fmt: skip
@@ -33,9 +33,12 @@ from recollect.testing.suite_changes import ChangeSuite
 from recollect.testing.suite_filters import FilterSuite
 from recollect.testing.suite_finding import FindingSuite
 from recollect.testing.suite_history import HistorySuite
+from recollect.testing.suite_keyed import KeyedSuite
 from recollect.testing.suite_records import RecordSuite
+from recollect.testing.suite_said import SaidSuite
 from recollect.testing.suite_samples import MODEL, Open
 from recollect.testing.suite_scopes import ScopeSuite
+from recollect.testing.suite_traits import TraitSuite
 from recollect.testing.suite_turns import TurnSuite
 from recollect.testing.suite_upkeep import UpkeepSuite
 from recollect.testing.suite_vectors import VectorSuite
@@ -52,8 +55,11 @@ class LedgerSuite(
     VersionSuite,
     HistorySuite,
     FindingSuite,
+    SaidSuite,
+    KeyedSuite,
     AsOfSuite,
     VectorSuite,
+    TraitSuite,
     TurnSuite,
     UpkeepSuite,
 ):

@@ -18,7 +18,7 @@ from recollect.ledger.sql.tx import Engine
 from recollect.ledger.terms import TERMS_RULES
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.memory import MemoryRecord
-from recollect.model.query import Filter, Listing
+from recollect.model.query import EVERYTHING, Filter, Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 # Up to here a lexical search takes about a millisecond: not worth another thread.
-_QUICK_ROWS = 10_000
+_QUICK_ROWS = 20_000
 
 
 class SqlLedger:
@@ -115,6 +115,14 @@ class SqlLedger:
 
     async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
         return await self._engine.read(lambda tx: memories.matching(tx, scope, filter, as_of=as_of))
+
+    async def keyed(
+        self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
+    ) -> list[MemoryRecord]:
+        return await self._engine.read(
+            lambda tx: memories.keyed(tx, scope, filter, least=least, limit=limit, as_of=as_of),
+            quick=as_of is None and filter == EVERYTHING,
+        )
 
     async def revision(self, user: str) -> Revision:
         return await self._engine.read(lambda tx: vector_sql.revision(tx, user), quick=True)

@@ -12,10 +12,11 @@ from recollect.ledger.sql.records import SELECTED, from_row
 from recollect.ledger.sql.tx import Tx
 from recollect.ledger.sql.where import condition, held_at, seen_from, within
 from recollect.model.memory import MemoryRecord
-from recollect.model.query import EVERYTHING, Filter, Listing
+from recollect.model.query import EVERYTHING, Filter, Listing, checked_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
+from recollect.model.times import now, to_micros
 
 
 async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRecord]:
@@ -81,6 +82,20 @@ async def matching(tx: Tx, scope: Scope, filter: Filter, *, as_of: datetime | No
     sql = _seen(tx, scope, filter, params, as_of=as_of)
     rows = await tx.rows(f"SELECT row FROM memories WHERE {sql}", params)
     return [row[0] for row in rows]
+
+
+async def keyed(
+    tx: Tx, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
+) -> list[MemoryRecord]:
+    """The most important facts with a key; read by the index that keeps keys unique."""
+    params: dict[str, Any] = {"least": least, "limit": checked_limit(limit), "now": to_micros(as_of or now())}
+    rows = await tx.rows(
+        f"SELECT {SELECTED} FROM memories WHERE {_seen(tx, scope, filter, params, as_of=as_of)} "
+        'AND "key" IS NOT NULL AND importance >= :least AND (expires_at IS NULL OR expires_at > :now) '
+        "ORDER BY importance DESC, row LIMIT :limit",
+        params,
+    )
+    return [from_row(row) for row in rows]
 
 
 def _seen(tx: Tx, scope: Scope, filter: Filter, params: dict[str, Any], *, as_of: datetime | None) -> str:

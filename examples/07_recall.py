@@ -1,0 +1,19 @@
+"""Recall: the messages of a chat come back with what memory has to say."""
+
+import tempfile
+
+from recollect import Memory
+
+with tempfile.TemporaryDirectory() as home, Memory(home=home) as memory:
+    memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
+    memory.add("Alex prefers window seats", user_id="alex", category="preference")
+    memory.add(user_id="alex", category="identity", key="name", value="Alex", importance=0.9)
+
+    recalled = memory.recall("What's the budget for my trip to Hawaii?", user_id="alex", trace=True)
+    print(recalled.outcome, "-", recalled.reason)
+    print(recalled.context.text)
+    for candidate in recalled.candidates:
+        print(f"{candidate.relevance:.2f} {candidate.fate:30} {candidate.memory}")
+
+    # Nothing is searched for what does not call for it.
+    print(memory.recall("thanks a lot!", user_id="alex").outcome)

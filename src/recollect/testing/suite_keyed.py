@@ -1,0 +1,85 @@
+"""Facts with a key that matter are given whatever is asked: the most important first, and only what may be seen."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from recollect.errors import InvalidInput
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Forget
+from recollect.model.filters import read_filter
+from recollect.model.memory import Status
+from recollect.model.scope import Level, Scope
+from recollect.model.times import now
+from recollect.testing.suite_samples import ANN, BOB, NOON, add, change, memory
+
+DAY = timedelta(days=1)
+
+
+class KeyedSuite:
+    """Keyed facts."""
+
+    async def test_keyed_facts_come_the_most_important_first_and_the_oldest_among_equals(
+        self, ledger: Ledger
+    ) -> None:
+        numbers = {"a": 0.5, "b": 0.9, "c": 0.5, "d": 0.49, "e": 1.0}
+        await add(ledger, *(memory(key, key=key, importance=number) for key, number in numbers.items()))
+        await add(ledger, memory("without a key", importance=1.0))
+        assert await keyed(ledger) == ["e", "b", "a", "c"]
+        assert await keyed(ledger, limit=2) == ["e", "b"]
+        assert await keyed(ledger, least=0.0) == ["e", "b", "a", "c", "d"]
+        assert await keyed(ledger, least=1.0) == ["e"]
+
+    async def test_keyed_facts_are_those_the_scope_can_see(self, ledger: Ledger) -> None:
+        here, session = Scope("ann", "p"), Scope("ann", "p", "s")
+        await add(ledger, memory("own", key="k"))
+        await add(ledger, memory("project", key="k", scope=here, level=Level.PROJECT))
+        await add(ledger, memory("session", key="k", scope=session, level=Level.SESSION))
+        await add(ledger, memory("bob's", key="k", scope=BOB))
+        assert await keyed(ledger) == ["own"]
+        assert await keyed(ledger, here) == ["own", "project"]
+        assert await keyed(ledger, session) == ["own", "project", "session"]
+        assert await keyed(ledger, Scope("nobody", "p", "s")) == []
+
+    async def test_keyed_facts_pass_the_filter(self, ledger: Ledger) -> None:
+        await add(ledger, memory("work", key="a", tags=("work",)), memory("home", key="b", tags=("home",)))
+        assert await keyed(ledger, filter={"tags": "home"}) == ["home"]
+        assert await keyed(ledger, filter={"key": "a"}, limit=1) == ["work"]
+
+    async def test_only_the_value_that_holds_is_given(self, ledger: Ledger) -> None:
+        for n, city in enumerate(("Oslo", "Rome", "Bern")):
+            await add(ledger, memory(city, key="city", valid_from=NOON + n * DAY))
+        assert await keyed(ledger) == ["Bern"]
+        assert await keyed(ledger, as_of=NOON - DAY) == []
+        assert await keyed(ledger, as_of=NOON) == ["Oslo"]
+        assert await keyed(ledger, as_of=NOON + DAY) == ["Rome"]
+
+    async def test_what_is_forgotten_waits_or_has_expired_is_not_given(self, ledger: Ledger) -> None:
+        (gone,) = await add(ledger, memory("gone", key="gone"))
+        await change(ledger, Forget(gone.id))
+        await add(ledger, memory("waits", key="waits", status=Status.REVIEW))
+        await add(ledger, memory("expired", key="expired", expires_at=NOON + DAY))
+        await add(ledger, memory("holds", key="holds", expires_at=now() + DAY))
+        assert await keyed(ledger) == ["holds"]
+        assert await keyed(ledger, as_of=NOON) == ["expired", "holds"]
+
+    async def test_a_limit_of_nothing_is_refused(self, ledger: Ledger) -> None:
+        with pytest.raises(InvalidInput):
+            await keyed(ledger, limit=0)
+
+
+async def keyed(
+    ledger: Ledger,
+    scope: Scope = ANN,
+    *,
+    filter: Any = None,
+    least: float = 0.5,
+    limit: int = 20,
+    as_of: datetime | None = None,
+) -> list[str]:
+    """The words of the keyed facts."""
+    found = await ledger.keyed(scope, read_filter(filter), least=least, limit=limit, as_of=as_of)
+    return [record.content for record in found]

@@ -1,0 +1,25 @@
+"""Progress told beside the work, in the order it was made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+
+@asynccontextmanager
+async def aside(progress: Callable[[int], None]) -> AsyncIterator[Callable[[int], None]]:
+    """Tells `progress`, in order, on a thread of its own; what it raises is raised here."""
+    loop, calls = asyncio.get_running_loop(), list[asyncio.Future[None]]()
+    with ThreadPoolExecutor(1, thread_name_prefix="recollect-progress") as pool:
+
+        def tell(done: int) -> None:
+            if calls and calls[-1].done():
+                calls.pop().result()
+            calls.append(loop.run_in_executor(pool, progress, done))
+
+        try:
+            yield tell
+        finally:
+            await asyncio.gather(*calls)

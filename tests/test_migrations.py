@@ -1,0 +1,118 @@
+"""A ledger of an older schema is brought up to date when it is opened, and then knows what it would have known."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from recollect import Memory
+from recollect.index.exact import ExactIndex
+from recollect.ledger.postgres import open_postgres
+from recollect.ledger.protocol import IndexRow, Ledger
+from recollect.ledger.sql.migrate import migrations
+from recollect.ledger.sqlite import open_sqlite
+from recollect.model.change import Add
+from recollect.model.query import EVERYTHING
+from recollect.model.scope import Scope
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, scores_of, turn
+
+SESSION = Scope("ann", "", "s")
+# What schema 2 added is taken away again: all else is as schema 1 left it.
+TO_SCHEMA_1 = (
+    "ALTER TABLE memories DROP COLUMN traits",
+    "ALTER TABLE memories DROP COLUMN speaker",
+    "UPDATE meta SET value = '1' WHERE name = 'schema'",
+    "DELETE FROM meta WHERE name = 'schema_2_at'",
+    "UPDATE meta SET value = '1/15.0.0/2.2.0' WHERE name = 'terms'",
+)
+
+
+async def fill(ledger: Ledger) -> tuple[list[IndexRow], dict[str, float]]:
+    """Some turns and memories; gives what indexes are told of them, and what full text finds."""
+    said = [turn("I prefer green tea", name="Ann"), turn("Why is that?")]
+    await ledger.append(SESSION, said, vectors=[direction(1), None], by=BY)
+    records = [memory("Always answer in 3 words", importance=0.9), *(memory(f"tea {n}") for n in range(1500))]
+    await ledger.apply(ANN, [Add(record, direction(2)) for record in records], by=BY)
+    return await known(ledger)
+
+
+async def known(ledger: Ledger) -> tuple[list[IndexRow], dict[str, float]]:
+    _, rows = await ledger.index_rows("ann", model=MODEL, after=0)
+    return sorted(rows, key=lambda row: row.row), await scores_of(ledger, SESSION, "green tea words")
+
+
+def make_old(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        for statement in TO_SCHEMA_1:
+            connection.execute(statement)
+        connection.commit()
+
+
+def tables(file: Path) -> Any:
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        return connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
+async def test_a_sqlite_ledger_of_schema_1_is_migrated_and_its_traits_are_made(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    ledger = await open_sqlite(file, MODEL)
+    before = await fill(ledger)
+    await ledger.close()
+    make_old(file)
+    assert "traits" not in str(tables(file))
+    ledger = await open_sqlite(file, MODEL)
+    assert await known(ledger) == before
+    assert {row.traits for row in before[0]} != {0}
+    assert {row.speaker for row in before[0]} == {"ann", ""}
+    assert await ledger.check() == []
+    await ledger.close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        kept = dict(connection.execute("SELECT name, value FROM meta"))
+    assert int(kept["schema"]) == max(migrations("sqlite"))
+    assert "schema_2_at" in kept
+
+
+async def test_a_postgres_ledger_of_schema_1_is_migrated_and_its_traits_are_made(dsn: str) -> None:
+    ledger = await open_postgres(dsn, MODEL)
+    before = await fill(ledger)
+    await ledger.close()
+    connection = await asyncpg.connect(dsn)
+    for statement in TO_SCHEMA_1:
+        await connection.execute(statement)
+    await connection.close()
+    ledger = await open_postgres(dsn, MODEL)
+    assert await known(ledger) == before
+    assert await ledger.check() == []
+    await ledger.close()
+
+
+async def test_traits_made_by_other_rules_are_made_anew(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    ledger = await open_sqlite(file, MODEL)
+    before = await fill(ledger)
+    index = ExactIndex(ledger, MODEL, budget_bytes=1 << 30)
+    await index.view(ANN, EVERYTHING)
+    await ledger.close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("UPDATE memories SET traits = 7, speaker = 'someone'")
+        connection.execute("UPDATE meta SET value = 'other rules' WHERE name = 'terms'")
+        connection.commit()
+    ledger = await open_sqlite(file, MODEL)
+    assert await known(ledger) == before
+    await ledger.close()
+
+
+def test_what_was_said_before_the_migration_is_recalled_after_it(tmp_path: Path) -> None:
+    with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as old:
+        old.remember([{"role": "user", "name": "Ann", "content": "I drink green tea"}], user_id="a", session_id="s")
+    make_old(tmp_path / "recollect.db")
+    with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
+        found = memory.search("What does Ann drink?", user_id="a", session_id="s", trace=True)
+        assert found[0].memory == "I drink green tea"
+        assert found.candidates[0].signals["speaker_asked"] == 1
+        assert memory.recall("What does Ann drink?", user_id="a", session_id="s")

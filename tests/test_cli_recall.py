@@ -172,13 +172,13 @@ def test_explain_tells_the_decision_the_query_and_the_times(cli: Cli) -> None:
 def test_explain_tells_why_each_candidate_was_kept_or_fell(cli: Cli) -> None:
     id = cli.add(BUDGET, *ANN)
     cli.add("The dentist is on Elm Street", *ANN)
-    shown = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.3").stdout
+    shown = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
     header, first, why, shown_id, second = shown[shown.index("RANK") :].splitlines()[:5]
     assert header.split() == ["RANK", "SCORE", "RELEVANCE", "MEANING", "WORDS", "RECENCY", "FATE", "MEMORY"]
     assert re.fullmatch(rf" +1( +\d\.\d\d){{5}} +kept +{BUDGET}", first)
     assert "shares budget, hawaii, trip" in why
     assert shown_id.strip() == id
-    assert re.fullmatch(r" +2( +\d\.\d\d){5} +relevance 0\.\d\d is below 0\.3 +The dentist is on Elm Street", second)
+    assert re.fullmatch(r" +2( +\d\.\d\d){5} +relevance 0\.\d\d is below 0\.5 +The dentist is on Elm Street", second)
 
 
 def test_explain_tells_which_signals_did_most_for_the_first(cli: Cli) -> None:
@@ -201,8 +201,8 @@ def test_the_signals_are_not_told_where_others_decide(cli: Cli) -> None:
 def test_a_keyed_fact_that_the_search_left_out_is_told_to_be_given(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
     cli("add", "--key", "name", "--value", "Ann", "--category", "identity", *ANN)
-    shown = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.3").stdout
-    assert re.search(r"always given; relevance 0\.\d\d is below 0\.3 +name: Ann", shown)
+    shown = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
+    assert re.search(r"always given; relevance 0\.\d\d is below 0\.5 +name: Ann", shown)
 
 
 def test_explain_of_what_was_not_searched_for_tells_how_long_that_took(cli: Cli) -> None:

@@ -15,6 +15,7 @@ from recollect.model.memory import Category
 from recollect.read.candidate import Candidate
 from recollect.read.freshen import LOOKED_AT, PAIR_SIGNALS, freshen, pair_table
 from recollect.read.question import look_at
+from recollect.settings import Settings
 from recollect.testing.fake_embedder import embed_words
 from recollect.testing.suite_samples import memory as record
 
@@ -120,7 +121,7 @@ def test_nothing_or_one_is_left_as_it_is(count: int) -> None:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with Memory(home=tmp_path) as memory:
+    with Memory(settings=Settings(home=tmp_path, search_min_score=0.0)) as memory:
         yield memory
 
 

@@ -112,7 +112,7 @@ def test_what_was_said_before_the_migration_is_recalled_after_it(tmp_path: Path)
         old.remember([{"role": "user", "name": "Ann", "content": "I drink green tea"}], user_id="a", session_id="s")
     make_old(tmp_path / "recollect.db")
     with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
-        found = memory.search("What does Ann drink?", user_id="a", session_id="s", trace=True)
+        found = memory.search("What does Ann drink?", user_id="a", session_id="s", min_score=0, trace=True)
         assert found[0].memory == "I drink green tea"
         assert found.candidates[0].signals["speaker_asked"] == 1
-        assert memory.recall("What does Ann drink?", user_id="a", session_id="s")
+        assert memory.recall("What does Ann drink?", user_id="a", session_id="s", min_score=0)

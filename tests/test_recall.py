@@ -1,24 +1,18 @@
-"""Recall through the Python door: what comes of it, what is given, and that a chat never fails by it."""
+"""Recall through the Python door: what comes of it, and that a chat never fails by it."""
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import AsyncIterator, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from recall_samples import NOW, TEA, opened, texts, user
 
 from recollect import AsyncMemory, Memory
 from recollect.errors import (
     DiskFull,
-    InvalidFilter,
-    InvalidInput,
-    InvalidText,
     ModelUnavailable,
     StoreBusy,
     StoreUnavailable,
@@ -28,43 +22,17 @@ from recollect.index.exact import ExactIndex
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.outcome import RecallOutcome
-from recollect.model.result import Recalled
 from recollect.model.scope import Scope
-from recollect.read.accesses import Accesses
 from recollect.read.ruler import RulerOf
-from recollect.read.signals import SIGNALS
 from recollect.recall import Finders, Habits, Recall, recall
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
-NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
-TEA = "Where do I buy my green tea?"
-
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with Memory(home=tmp_path, embedder=FakeEmbedder(64)) as memory:
+    with opened(tmp_path) as memory:
         yield memory
-
-
-def opened(tmp_path: Path, embedder: FakeEmbedder | None = None, **settings: Any) -> Memory:
-    return Memory(settings=Settings(home=tmp_path, **settings), embedder=embedder or FakeEmbedder(64))
-
-
-def texts(recalled: Recalled) -> list[str]:
-    return [hit.memory for hit in recalled]
-
-
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
-
-
-def blocks(recalled: Recalled, given: list[dict[str, Any]]) -> list[Any]:
-    """What stands in the messages that was not given."""
-    return [message for message in recalled.messages if not any(message is each for each in given)]
-
-
-# What comes of it
 
 
 def test_memories_that_help_are_used(memory: Memory) -> None:
@@ -134,9 +102,6 @@ def test_an_outcome_can_be_written_as_json(memory: Memory) -> None:
     assert {"decide", "rewrite", "embed", "gather", "fuse", "select", "format", "inject"} <= set(plain["steps_us"])
 
 
-# Memory that is away
-
-
 @pytest.fixture
 async def finders(tmp_path: Path) -> AsyncIterator[Finders]:
     embedder = FakeEmbedder(64)
@@ -168,7 +133,9 @@ async def test_whatever_is_away_the_chat_goes_on(
     async def fail(*_: Any, **__: Any) -> None:
         raise error("the cable is out")
 
-    async with AsyncMemory(settings=Settings(home=_home(finders)), embedder=FakeEmbedder(64)) as memory:
+    async with AsyncMemory(
+        settings=Settings(home=_home(finders), search_min_score=0.0), embedder=FakeEmbedder(64)
+    ) as memory:
         await memory.add("I buy my green tea at the harbour", user_id="a")
         await memory.recall(TEA, user_id="a")
         await memory.add("What is known of this user changed since", user_id="a")
@@ -241,7 +208,9 @@ class Opinion:
 
 
 async def test_the_threshold_is_for_what_the_second_look_makes_of_a_memory(finders: Finders) -> None:
-    async with AsyncMemory(settings=Settings(home=_home(finders)), embedder=FakeEmbedder(64)) as memory:
+    async with AsyncMemory(
+        settings=Settings(home=_home(finders), search_min_score=0.0), embedder=FakeEmbedder(64)
+    ) as memory:
         await memory.add("At the harbour, every Friday", user_id="a")
         [first] = await memory.search(TEA, user_id="a")
         assert first.scores["relevance"] < 0.5
@@ -262,441 +231,3 @@ def test_an_embedder_of_the_callers_own_may_raise_anything(tmp_path: Path) -> No
         memory.add("I buy my green tea at the harbour", user_id="a")
         embedder.fail_with = ZeroDivisionError("oh")
         assert memory.recall(TEA, user_id="a").outcome is RecallOutcome.USED
-
-
-# Keyed facts
-
-
-def test_keyed_facts_are_given_whatever_the_question_most_important_first(memory: Memory) -> None:
-    for key, importance in (("city", 0.6), ("name", 1.0), ("shoe size", 0.49), ("diet", 0.5)):
-        memory.add(user_id="a", key=key, value="secret", importance=importance)
-    memory.add("Plays chess", user_id="a", importance=1.0)
-    recalled = memory.recall("Where can we meet for chess tonight?", user_id="a")
-    assert texts(recalled)[:3] == ["name: secret", "city: secret", "diet: secret"]
-    assert all(f"{key}: secret" in recalled.context.text for key in ("name", "city", "diet"))
-    strict = memory.recall("Where can we meet for chess tonight?", user_id="a", min_score=1.0)
-    assert texts(strict) == ["name: secret", "city: secret", "diet: secret"]
-    assert strict.hits[0].why == "a keyed fact, always given"
-    assert [hit.score for hit in strict] == [1.0, 0.6, 0.5]
-
-
-def test_a_keyed_fact_that_is_also_found_is_given_once_with_its_score(memory: Memory) -> None:
-    memory.add("My green tea comes from the harbour", user_id="a", key="tea", value="harbour", importance=0.9)
-    memory.add("The weather is grey", user_id="a")
-    recalled = memory.recall(TEA, user_id="a")
-    assert texts(recalled) == ["My green tea comes from the harbour", "The weather is grey"]
-    assert "relevance" in recalled.hits[0].scores
-    assert recalled.context.text.count("harbour") == 1
-
-
-def test_as_many_keyed_facts_are_given_as_the_settings_allow(tmp_path: Path) -> None:
-    with opened(tmp_path, recall_facts=2, recall_facts_importance=0.2) as memory:
-        for number in range(5):
-            memory.add(user_id="a", key=f"key {number}", value="x", importance=0.3 + number / 10)
-        strict = memory.recall("What is on today?", user_id="a", min_score=1.0)
-        assert texts(strict) == ["key 4: x", "key 3: x"]
-    with opened(tmp_path, recall_facts=0) as memory:
-        assert texts(memory.recall("What is on today?", user_id="a", min_score=1.0)) == []
-
-
-def test_a_keyed_fact_that_expired_or_was_superseded_or_forgotten_is_not_given(memory: Memory) -> None:
-    past = datetime.now(UTC) - timedelta(days=1)
-    memory.add(user_id="a", key="ticket", value="zone 1", expires_at=past)
-    memory.add(user_id="a", key="city", value="Oslo")
-    memory.add(user_id="a", key="city", value="Rome")
-    gone = memory.add(user_id="a", key="pet", value="cat")
-    memory.delete(gone.id, user_id="a")
-    assert texts(memory.recall("What should we do today?", user_id="a")) == ["city: Rome"]
-
-
-def test_a_filter_holds_for_keyed_facts_as_well(memory: Memory) -> None:
-    memory.add(user_id="a", key="city", value="Rome", category="identity", importance=1.0)
-    memory.add(user_id="a", key="diet", value="vegan", category="preference", importance=0.6)
-    recalled = memory.recall("What should we cook?", user_id="a", filters={"category": "preference"})
-    assert texts(recalled) == ["diet: vegan"]
-
-
-# Scopes
-
-
-def fill_scopes(memory: Memory) -> None:
-    where: list[dict[str, str]] = [{}, {"project_id": "p"}, {"project_id": "q"}]
-    for scope in where:
-        name = scope.get("project_id", "own")
-        memory.add(f"green tea of {name}", user_id="a", **scope)
-        memory.add(f"green tea said in {name}", user_id="a", session_id="s", level="session", **scope)
-        memory.add(user_id="a", key="tea", value=f"of {name}", **scope)
-
-
-@pytest.mark.parametrize(
-    ("scope", "seen"),
-    [
-        ({}, {"green tea of own", "tea: of own"}),
-        ({"session_id": "s"}, {"green tea of own", "tea: of own", "green tea said in own"}),
-        ({"project_id": "p"}, {"green tea of own", "tea: of own", "green tea of p", "tea: of p"}),
-        (
-            {"project_id": "q", "session_id": "s"},
-            {"green tea of own", "tea: of own", "green tea of q", "tea: of q", "green tea said in q"},
-        ),
-        (
-            {"project_id": "q", "session_id": "other"},
-            {"green tea of own", "tea: of own", "green tea of q", "tea: of q"},
-        ),
-    ],
-)
-def test_a_session_sees_its_own_its_projects_and_the_users_memories(
-    memory: Memory, scope: dict[str, str], seen: set[str]
-) -> None:
-    fill_scopes(memory)
-    assert set(texts(memory.recall(TEA, user_id="a", **scope))) == seen
-    assert {hit.memory for hit in memory.search(TEA, user_id="a", **scope)} == seen
-
-
-def test_nobody_is_ever_given_what_is_anothers(memory: Memory) -> None:
-    draw = random.Random(7)
-    people = ["a", "b", "a:b", "A", "a ", "a%", "*", "' OR 1=1 --", "a/b"]
-    for number in range(80):
-        whose = draw.choice(people)
-        project, session = draw.choice([None, "p", "b"]), draw.choice([None, "s"])
-        fields: dict[str, Any] = {"key": f"k{number}", "value": "tea"} if number % 3 == 0 else {}
-        content = f"green tea {number} of <{whose}>"
-        if number % 4 == 1:
-            memory.remember(content, user_id=whose, project_id=project, session_id="s")
-        else:
-            memory.add(content, user_id=whose, project_id=project, session_id=session, **fields)
-    for whose in [*people, "nobody"]:
-        for project, session in ((None, None), ("p", "s"), ("b", None), ("*", "%")):
-            scope = {"user_id": whose, "project_id": project, "session_id": session}
-            found = memory.recall(TEA, limit=100, trace=True, **scope)
-            seen = [*texts(found), *(each.memory for each in found.candidates)]
-            seen += [hit.memory for hit in memory.search(TEA, limit=100, **scope)]
-            assert all(text.endswith(f"<{whose}>") for text in seen)
-            assert seen or whose == "nobody" or project is None
-
-
-# Time
-
-
-def test_as_of_a_moment_the_value_of_then_is_given(memory: Memory) -> None:
-    for month, city in ((1, "Oslo"), (3, "Rome")):
-        memory.add(user_id="a", key="city", value=city, valid_from=datetime(2026, month, 1, tzinfo=UTC))
-    question = "Which city do I live in?"
-    for moment, given in (
-        (datetime(2025, 12, 1, tzinfo=UTC), []),
-        (datetime(2026, 2, 1, tzinfo=UTC), ["city: Oslo"]),
-        (datetime(2026, 4, 1, tzinfo=UTC), ["city: Rome"]),
-        (None, ["city: Rome"]),
-    ):
-        assert texts(memory.recall(question, user_id="a", as_of=moment)) == given
-        assert [hit.memory for hit in memory.search(question, user_id="a", as_of=moment)] == given
-
-
-def bought(memory: Memory) -> None:
-    for month in (1, 3, 5):
-        memory.add(f"Bought a bike number {month}", user_id="a", occurred_at=datetime(2026, month, 10, tzinfo=UTC))
-
-
-MARCH = "Which bike did I buy in March 2026?"
-
-
-def test_time_words_prefer_what_happened_then(tmp_path: Path) -> None:
-    with opened(tmp_path, time_words="prefer") as memory:
-        bought(memory)
-        recalled = memory.recall(MARCH, user_id="a", at=NOW)
-        assert texts(recalled)[0] == "Bought a bike number 3"
-        assert len(recalled) == 3
-        assert memory.search(MARCH, user_id="a", at=NOW)[0].memory == "Bought a bike number 3"
-        assert memory.search("Which bike did I buy last month?", user_id="a", at=NOW)[0].memory.endswith("5")
-
-
-def test_time_words_can_leave_out_what_happened_at_another_time(tmp_path: Path) -> None:
-    with opened(tmp_path, time_words="filter") as memory:
-        bought(memory)
-        assert texts(memory.recall(MARCH, user_id="a", at=NOW)) == ["Bought a bike number 3"]
-        assert texts(memory.recall("Which bike did I buy last month?", user_id="a", at=NOW)) == [
-            "Bought a bike number 5"
-        ]
-        assert len(memory.recall("Which bike did I buy?", user_id="a", at=NOW)) == 3
-
-
-def test_time_words_can_be_let_be(tmp_path: Path) -> None:
-    with opened(tmp_path, time_words="off") as memory:
-        bought(memory)
-        found = memory.recall(MARCH, user_id="a", at=NOW, trace=True)
-        assert len(found) == 3
-        assert {each.signals["in_period"] for each in found.candidates} == {0.0}
-
-
-# Filters, context, messages
-
-
-def test_filters_by_category_and_type_are_kept(memory: Memory) -> None:
-    memory.add("green tea is liked", user_id="a", category="preference")
-    memory.add("green tea was drunk", user_id="a", category="event")
-    memory.remember("green tea, I said", user_id="a", session_id="s")
-    for filters, expected in (
-        ({"category": "preference"}, {"green tea is liked"}),
-        ({"type": "episodic"}, {"green tea was drunk", "green tea, I said"}),
-        ({"category": {"ne": "turn"}, "type": "episodic"}, {"green tea was drunk"}),
-        ({"category": "lesson"}, set()),
-    ):
-        assert set(texts(memory.recall(TEA, user_id="a", session_id="s", filters=filters))) == expected
-
-
-def test_a_vague_question_is_completed_by_what_was_said_before(memory: Memory) -> None:
-    memory.add("The hotel in Lisbon has a pool", user_id="a")
-    memory.add("The car costs 300 a month", user_id="a")
-    messages = [
-        user("I think a lot about the Lisbon hotel"),
-        {"role": "assistant", "content": "It is a nice one."},
-        user("And what about it?"),
-    ]
-    recalled = memory.recall(messages, user_id="a")
-    assert "Lisbon" in recalled.query
-    assert texts(recalled)[0] == "The hotel in Lisbon has a pool"
-    assert any("terms" in note for note in recalled.notes)
-
-
-TALKS: dict[str, list[dict[str, Any]]] = {
-    "a talk": [
-        {"role": "system", "content": "Be kind", "name": "ops"},
-        user("Good morning"),
-        {"role": "assistant", "content": "Hello"},
-        user(TEA),
-    ],
-    "parts": [user([{"type": "text", "text": TEA}, {"type": "image_url", "image_url": {"url": "https://x/y.png"}}])],
-    "tool calls": [
-        user(TEA),
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": {}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "nothing"},
-    ],
-    "null content": [user(None), {"role": "assistant", "content": None}, user(TEA)],
-    "unknown fields": [{**user(TEA), "cache_control": {"type": "ephemeral"}, "x": [1]}],
-    "odd messages": [{}, {"role": 7, "content": 8}, {"content": "no role"}, user(TEA)],
-}
-
-
-@pytest.mark.parametrize("talk", TALKS)
-def test_messages_stay_the_very_same_but_for_the_block(memory: Memory, talk: str) -> None:
-    memory.add("I buy my green tea at the harbour", user_id="a")
-    given, before = TALKS[talk], deepcopy(TALKS[talk])
-    recalled = memory.recall(given, user_id="a")
-    assert recalled.outcome is RecallOutcome.USED
-    [block] = blocks(recalled, given)
-    assert block["role"] == "user"
-    assert "harbour" in block["content"]
-    assert [message for message in recalled.messages if message is not block] == given == before
-
-
-@pytest.mark.parametrize("place", ["system", "question"])
-@pytest.mark.parametrize("talk", TALKS)
-def test_in_other_places_all_other_messages_stay(tmp_path: Path, talk: str, place: str) -> None:
-    with opened(tmp_path, context_place=place) as memory:
-        memory.add("I buy my green tea at the harbour", user_id="a")
-        given, before = TALKS[talk], deepcopy(TALKS[talk])
-        recalled = memory.recall(given, user_id="a")
-        [block] = blocks(recalled, given)
-        assert "harbour" in str(block["content"])
-        assert given == before
-
-
-# Input that cannot be used
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error", "says"),
-    [
-        ({"limit": -1}, InvalidInput, "limit"),
-        ({"limit": 1001}, InvalidInput, "limit"),
-        ({"limit": True}, InvalidInput, "limit"),
-        ({"limit": "3"}, InvalidInput, "limit"),
-        ({"min_score": -0.1}, InvalidInput, "min_score"),
-        ({"min_score": 1.1}, InvalidInput, "min_score"),
-        ({"min_score": float("nan")}, InvalidInput, "min_score"),
-        ({"min_score": "high"}, InvalidInput, "min_score"),
-        ({"at": "yesterday"}, InvalidInput, "at"),
-        ({"at": ()}, InvalidInput, "at"),
-        ({"as_of": "2026-13-01"}, InvalidInput, "as_of"),
-        ({"as_of": object()}, InvalidInput, "as_of"),
-        ({"filters": {"colour": "green"}}, InvalidFilter, "colour"),
-        ({"filters": 7}, InvalidFilter, "filter"),
-        ({"user_id": ""}, InvalidInput, "user"),
-        ({"user_id": None}, InvalidInput, "user"),
-        ({"session_id": 7}, InvalidInput, "session"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_used_is_refused_with_its_name(
-    memory: Memory, wrong: dict[str, Any], error: type[Exception], says: str
-) -> None:
-    for ask in (memory.recall, memory.search):
-        with pytest.raises(error, match=says):
-            ask(TEA, **{"user_id": "a", **wrong})
-
-
-@pytest.mark.parametrize("messages", [None, 7, b"tea", [TEA], [None], [[user(TEA)]], {1, 2}, object()], ids=repr)
-def test_messages_of_the_wrong_kind_are_refused(memory: Memory, messages: Any) -> None:
-    with pytest.raises(InvalidInput, match="message"):
-        memory.recall(messages, user_id="a")
-
-
-def test_a_search_for_nothing_is_refused_and_one_for_anything_else_is_answered(memory: Memory) -> None:
-    memory.add("green tea", user_id="a")
-    for query in ("", "  ", None, 7):
-        with pytest.raises((InvalidText, InvalidInput)):
-            memory.search(query, user_id="a")  # type: ignore[arg-type]
-    for query in ("?!", "\u202e\u200b", "🍵", "tea " * 5000, "'; DROP TABLE memories; --"):
-        memory.search(query, user_id="a")
-        assert memory.recall(f"{query} my tea", user_id="a").outcome is RecallOutcome.USED
-
-
-def test_times_are_taken_in_any_zone_and_as_text(memory: Memory) -> None:
-    memory.add("green tea", user_id="a")
-    for moment in ("2030-01-01", "2030-01-01T10:00:00+02:00", datetime(2030, 1, 1), datetime(2030, 1, 1, tzinfo=UTC)):
-        assert texts(memory.recall(TEA, user_id="a", at=moment, as_of=moment)) == ["green tea"]
-    assert texts(memory.recall(TEA, user_id="a", at=2_000_000_000, as_of=2e9)) == ["green tea"]  # type: ignore[arg-type]
-
-
-# Counting what was recalled
-
-
-def accesses(memory: Memory, id: str) -> int:
-    return memory.get(id, user_id="a").access_count
-
-
-def test_what_was_used_is_counted_behind_and_survives_closing(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        used = memory.add("I buy my green tea at the harbour", user_id="a").id
-        other = memory.add("The weather is grey over the hills", user_id="a").id
-        memory.recall(TEA, user_id="a", limit=1)
-        assert accesses(memory, used) == 0
-    with opened(tmp_path) as memory:
-        record = memory.get(used, user_id="a")
-        assert record.access_count == 1
-        assert record.last_accessed_at is not None
-        assert (record.version, record.updated_at) == (1, record.created_at)
-        assert accesses(memory, other) == 0
-
-
-def test_what_did_not_fit_into_the_context_is_not_counted(tmp_path: Path) -> None:
-    with opened(tmp_path, context_tokens=256) as memory:
-        ids = [memory.add(f"green tea {'leaf ' * 120} {n}", user_id="a").id for n in range(4)]
-        recalled = memory.recall(TEA, user_id="a")
-        assert 0 < len(recalled.context.used) < 4
-    with opened(tmp_path) as memory:
-        assert {id for id in ids if accesses(memory, id)} == set(recalled.context.used)
-
-
-def test_a_recall_without_memories_counts_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        id = memory.add("I buy my green tea at the harbour", user_id="a").id
-        memory.recall("Hi!", user_id="a")
-        memory.recall(TEA, user_id="a", limit=0)
-        memory.recall(TEA, user_id="b")
-    with opened(tmp_path) as memory:
-        assert accesses(memory, id) == 0
-
-
-class SlowLedger:
-    """Takes its time to count, and notes what it counted."""
-
-    def __init__(self) -> None:
-        self.counted: list[tuple[str, str]] = []
-        self.begun = asyncio.Event()
-
-    async def touch(self, scope: Scope, ids: list[str], *, at: datetime) -> None:
-        self.begun.set()
-        await asyncio.sleep(0.05)
-        self.counted += [(scope.user, id) for id in ids]
-
-
-async def test_closing_while_counts_are_written_loses_none() -> None:
-    ledger = SlowLedger()
-    counts = Accesses(ledger, wait_s=0)  # type: ignore[arg-type]
-    counts.note(Scope("a"), ["1", "2"])
-    counts.note(Scope("b"), ["3"])
-    await ledger.begun.wait()
-    counts.note(Scope("a"), ["4"])
-    await counts.close()
-    assert sorted(ledger.counted) == [("a", "1"), ("a", "2"), ("a", "4"), ("b", "3")]
-
-
-async def test_what_is_recalled_while_counts_are_written_is_written_too() -> None:
-    ledger = SlowLedger()
-    counts = Accesses(ledger, wait_s=0)  # type: ignore[arg-type]
-    counts.note(Scope("a"), ["1"])
-    await ledger.begun.wait()
-    counts.note(Scope("a"), ["2"])
-    await asyncio.sleep(0.3)
-    assert ledger.counted == [("a", "1"), ("a", "2")]
-    await counts.close()
-
-
-def test_counts_noted_in_a_loop_that_ended_are_written_from_the_next() -> None:
-    ledger = SlowLedger()
-    counts = Accesses(ledger, wait_s=60)  # type: ignore[arg-type]
-
-    async def note(*ids: str) -> None:
-        counts.note(Scope("a"), ids)
-        await asyncio.sleep(0)
-
-    asyncio.run(note("1"))
-    asyncio.run(note("2"))
-    asyncio.run(counts.close())
-    assert ledger.counted == [("a", "1"), ("a", "2")]
-
-
-# The trace
-
-
-def test_a_trace_has_every_candidate_with_its_fate(memory: Memory) -> None:
-    [turn] = memory.remember("green tea in the garden", user_id="a", session_id="s")
-    for number in range(3):
-        memory.add(f"green tea in the garden, reading {number}", user_id="a", evidence=[turn.id])
-    memory.add("Green  TEA in the garden", user_id="a")
-    memory.add("black coffee", user_id="a")
-    memory.add("grey weather", user_id="a")
-    found = memory.search("green tea in the garden", user_id="a", session_id="s", limit=3, trace=True)
-    fates = [each.fate for each in found.candidates]
-    assert len(fates) == 7
-    assert fates.count("kept") == len(found) == 3
-    assert "it says what another hit says" in fates
-    assert "there are 2 hits of the same turn already" in fates
-    assert "the limit of 3 was reached" in fates
-    assert {each.id for each in found.candidates if each.fate == "kept"} == {hit.id for hit in found}
-    assert all(set(each.signals) == set(SIGNALS) for each in found.candidates)
-    assert all({"dense", "lexical", "recency"} <= set(each.scores) for each in found.candidates)
-    strict = memory.search("green tea in the garden", user_id="a", session_id="s", min_score=1.0, trace=True)
-    assert all("is below 1" in each.fate for each in strict.candidates)
-
-
-def test_without_a_trace_there_are_no_candidates(memory: Memory) -> None:
-    memory.add("green tea", user_id="a")
-    assert memory.search("green tea", user_id="a").candidates == ()
-    assert memory.recall(TEA, user_id="a").candidates == ()
-    assert len(memory.recall(TEA, user_id="a", trace=True).candidates) == 1
-
-
-def test_a_trace_changes_nothing_of_what_is_found(memory: Memory) -> None:
-    draw = random.Random(3)
-    words = ["green", "tea", "garden", "rain", "bread", "bike", "moon", "river", "piano", "salt"]
-    now = datetime.now(UTC)
-    memory.import_(
-        {
-            "memory": f"{' '.join(draw.sample(words, 4))} {number}",
-            "user_id": "a",
-            "occurred_at": (now - timedelta(days=draw.random() * 400)).isoformat(),
-        }
-        for number in range(150)
-    )
-    for question in ("green tea in the garden", "a piano by the river", "moon bread", "nothing of this"):
-        for ask in (memory.search, memory.recall):
-            plain, told = (ask(question, user_id="a", limit=3, trace=trace) for trace in (False, True))
-            assert [hit.id for hit in plain] == [hit.id for hit in told], (question, ask)
-
-
-def test_a_hit_is_the_same_however_many_are_asked_for(memory: Memory) -> None:
-    for number in range(30):
-        memory.add(f"green tea number {number}", user_id="a")
-    best = [hit.id for hit in memory.search("green tea number 7", user_id="a", limit=5)]
-    assert [hit.id for hit in memory.search("green tea number 7", user_id="a", limit=25)][:5] == best

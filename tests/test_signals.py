@@ -20,6 +20,7 @@ from recollect.read.question import look_at
 from recollect.read.ruler import Ruler
 from recollect.read.signals import SIGNALS, Outlook, Pool, signals
 from recollect.read.when import periods
+from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
@@ -151,7 +152,8 @@ def traced(memory: Memory, question: str, **asked: Any) -> dict[str, Traced]:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Any:
-    with Memory(home=tmp_path, embedder=FakeEmbedder(64)) as memory:
+    settings = Settings(home=tmp_path, search_min_score=0.0)
+    with Memory(settings=settings, embedder=FakeEmbedder(64)) as memory:
         yield memory
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from recollect.ledger.terms import query_terms, terms_of
-from recollect.read.fuse import learned_blend
-from recollect.read.signals import SIGNALS
+from recollect.read.fuse import learned_blend, settled
+from recollect.read.signals import FEW, SIGNALS
 
 _MOST_WORDS = 6
 _MOST_CIRCUMSTANCES = 3
@@ -40,11 +42,13 @@ class Account:
     base: float
     question: float
     own: tuple[Contribution, ...]
+    memories: int
 
     @property
     def odds(self) -> float:
-        """The sum."""
-        return self.base + self.question + sum(each.odds for each in self.own)
+        """The sum, as it stands among so many memories."""
+        total = self.base + self.question + sum(each.odds for each in self.own)
+        return float(settled(np.array([total], np.float32), self.memories)[0])
 
     def strongest(self, limit: int) -> list[Contribution]:
         """The signals of its own that did most, for it or against it."""
@@ -63,6 +67,7 @@ def account_of(signals: Mapping[str, float]) -> Account:
         base=blend.base,
         question=sum(each.odds for each in all_of_them if each.signal.startswith(_OF_THE_QUESTION)),
         own=tuple(each for each in all_of_them if not each.signal.startswith(_OF_THE_QUESTION)),
+        memories=round(FEW / signals["q_few"] - FEW) if signals.get("q_few") else 0,
     )
 
 

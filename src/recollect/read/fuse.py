@@ -44,15 +44,19 @@ class Blend:
     weights: Floats
 
     def relevance(self, table: Floats, count: int) -> Floats:
-        """How likely each candidate of so many memories answers the question, were an answer as likely as none.
-
-        Among few memories any one is likelier to be what is meant, and little speaks against it for certain: neither
-        which words nobody says nor what is near by comparison. Both wear off as the memories grow.
-        """
-        odds = self.base + table @ self.weights + np.float32(0.5 * math.log1p(_MANY / max(count, 1)))
-        odds = np.where(odds < 0, odds * np.float32((count + _SURE) / (count + _SURE + FEW)), odds)
-        odds = np.clip(odds, -_MOST_ODDS, _MOST_ODDS)
+        """How likely each candidate of so many memories answers the question, were an answer as likely as none."""
+        odds = np.clip(settled(self.base + table @ self.weights, count), -_MOST_ODDS, _MOST_ODDS)
         return np.asarray(1 / (1 + np.exp(-odds)), np.float32)
+
+
+def settled(odds: Floats, count: int) -> Floats:
+    """Log-odds as they stand among so many memories.
+
+    Among few, any one is likelier to be what is meant, and little speaks against it for certain: neither which words
+    nobody says nor what is near by comparison. Both wear off as the memories grow.
+    """
+    odds = odds + np.float32(0.5 * math.log1p(_MANY / max(count, 1)))
+    return np.where(odds < 0, odds * np.float32((count + _SURE) / (count + _SURE + FEW)), odds)
 
 
 @cache

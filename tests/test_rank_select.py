@@ -202,7 +202,7 @@ def test_a_value_that_was_superseded_is_not_found(door: Memory) -> None:
 
 
 def test_a_threshold_is_kept_by_what_was_just_said(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path, recency_weight=0.9, search_min_score=0.0)
+    settings = Settings(home=tmp_path, recency_weight=0.9, recency_adds=True, search_min_score=0.0)
     with Memory(settings=settings, embedder=FakeEmbedder(64)) as memory:
         memory.add("The weather is grey over the harbour", user_id="a")
         [hit] = memory.search("Which allergies do I have?", user_id="a")

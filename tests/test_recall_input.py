@@ -35,7 +35,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         ({"at": "yesterday"}, InvalidInput, "at"),
         ({"at": ()}, InvalidInput, "at"),
         ({"as_of": "2026-13-01"}, InvalidInput, "as_of"),
-        ({"as_of": object()}, InvalidInput, "as_of"),
+        ({"as_of": {1, 2}}, InvalidInput, "as_of"),
         ({"filters": {"colour": "green"}}, InvalidFilter, "colour"),
         ({"filters": 7}, InvalidFilter, "filter"),
         ({"user_id": ""}, InvalidInput, "user"),
@@ -52,7 +52,7 @@ def test_what_cannot_be_used_is_refused_with_its_name(
             ask(TEA, **{"user_id": "a", **wrong})
 
 
-@pytest.mark.parametrize("messages", [None, 7, b"tea", [TEA], [None], [[user(TEA)]], {1, 2}, object()], ids=repr)
+@pytest.mark.parametrize("messages", [None, 7, b"tea", [TEA], [None], [[user(TEA)]], {1, 2}], ids=repr)
 def test_messages_of_the_wrong_kind_are_refused(memory: Memory, messages: Any) -> None:
     with pytest.raises(InvalidInput, match="message"):
         memory.recall(messages, user_id="a")

@@ -70,7 +70,7 @@ class Settings(BaseModel):
     search_limit: Annotated[int, Field(ge=1, le=1000, description="Hits of a search that names no limit.")] = 10
     search_min_score: Annotated[
         float, Field(ge=0, le=1, description="What is less relevant than this is left out, from 0 to 1.")
-    ] = 0.2
+    ] = 0.15
     search_elbow: Annotated[
         bool, Field(description="Also cut a search off where the scores fall steeply after the first hits.")
     ] = False
@@ -78,9 +78,16 @@ class Settings(BaseModel):
         Literal["learned", "rrf", "weights"],
         Field(description="How signals become one score: the learned blend, reciprocal ranks, or plain weights."),
     ] = "learned"
-    recency_weight: Annotated[
-        float, Field(ge=0, le=1, description="How much of the score is for being recent, from 0 to 1.")
-    ] = 0.2
+    recency_weight: Annotated[float, Field(ge=0, le=1, description="How much being recent counts, from 0 to 1.")] = (
+        0.2
+    )
+    recency_adds: Annotated[
+        bool,
+        Field(
+            description="Whether being recent adds to the score by itself; else an old memory loses up to "
+            "recency_weight of its relevance, and a recent one that hardly fits gains nothing."
+        ),
+    ] = False
     recency_days: Annotated[
         float, Field(gt=0, le=36_500, description="Age at which being recent has fallen to 37 %.")
     ] = 30.0

@@ -48,6 +48,7 @@ def _habits(settings: Settings) -> Habits:
     weights = Weights(
         recency=settings.recency_weight,
         recency_days=settings.recency_days,
+        recency_adds=settings.recency_adds,
         importance=settings.importance_weight,
         access=settings.access_weight,
     )

@@ -17,21 +17,31 @@ _FAMILIAR = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """What of the score is not for being relevant."""
+    """What counts beside being relevant.
+
+    Recency adds to the score by itself, or takes away from the relevance of what is old.
+    """
 
     recency: float = 0.2
     recency_days: float = 30.0
+    recency_adds: bool = True
     importance: float = 0.0
     access: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.recency + self.importance + self.access > 1:
+        if self._added + self.importance + self.access > 1:
             raise InvalidInput("the weights of recency, importance and access add up to more than 1")
 
     @property
-    def relevance(self) -> float:
-        """What is left for relevance."""
-        return 1 - self.recency - self.importance - self.access
+    def _added(self) -> float:
+        return self.recency if self.recency_adds else 0.0
+
+    def score(self, relevance: float, recency: float, importance: float, access: float) -> float:
+        """All of them in one number from 0 to 1."""
+        if not self.recency_adds:
+            relevance *= 1 - self.recency + self.recency * recency
+        left = 1 - self._added - self.importance - self.access
+        return left * relevance + self._added * recency + self.importance * importance + self.access * access
 
 
 def rank(candidates: Sequence[Candidate], weights: Weights, *, now: datetime) -> list[Candidate]:
@@ -42,10 +52,5 @@ def rank(candidates: Sequence[Candidate], weights: Weights, *, now: datetime) ->
         recency = math.exp(-age_s / _DAY_S / weights.recency_days)
         access = min(math.log1p(record.access_count) / math.log1p(_FAMILIAR), 1.0)
         each.parts["recency"] = recency
-        each.score = (
-            weights.relevance * each.relevance
-            + weights.recency * recency
-            + weights.importance * record.importance
-            + weights.access * access
-        )
+        each.score = weights.score(each.relevance, recency, record.importance, access)
     return sorted(candidates, key=lambda each: -each.score)

@@ -44,7 +44,7 @@ WEIGHT_OF_SMALL = 0.5
 # Questions whose answers are several statements of one fact, of which the newest holds.
 UPDATES = "knowledge"
 # A wrong move costs rank everywhere, a missed one only where something changed.
-CAUTION = 2.5
+CAUTION = 2.0
 READ = Path(recollect.read.__file__).parent
 
 

@@ -165,7 +165,7 @@ class Settings(BaseModel):
     reranker_api_key: Annotated[SecretStr, Field(description="Key for it.")] = SecretStr("")
     rerank_candidates: Annotated[
         int, Field(ge=1, le=200, description="How many of the best candidates are reranked.")
-    ] = 20
+    ] = 30
     rerank_timeout_s: Annotated[
         float, Field(gt=0, le=60, description="Longest wait for the reranker; then its opinion is done without.")
     ] = 2.0

@@ -50,8 +50,8 @@ _MIN_POOL = 64
 # How many candidates are read beyond those asked for, so that steps which leave some out have others to offer: a few
 # for repetitions, more where variety is wanted.
 _SPARE, _SPARE_FOR_VARIETY = 8, 20
-# What a second look counts for beside the first, in log-odds; see docs/evaluation.md.
-_FIRST_LOOK, _SECOND_LOOK = 0.7, 0.5
+# What a second look counts for beside the first, in log-odds, and which of its log-odds change nothing.
+_SECOND_LOOK, _UNDECIDED = 0.25, -2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Taste:
     diversity: float = 1.0
     per_source: int = 2
     elbow: bool = False
-    rerank_candidates: int = 20
+    rerank_candidates: int = 30
     rerank_timeout_s: float = 2.0
 
 
@@ -154,6 +154,8 @@ class _Closer:
 
 def _closer(asked: Search, taste: Taste, *, second_look: bool) -> _Closer:
     count = asked.limit + (_SPARE if taste.diversity >= 1 else _SPARE_FOR_VARIETY)
+    if second_look:
+        count = max(count, taste.rerank_candidates)
     # The threshold is for what a second look makes of them.
     return _Closer(count, 0.0 if second_look else asked.min_score)
 
@@ -218,7 +220,7 @@ def _take_opinion(read: list[Candidate], scores: Sequence[float]) -> None:
     """Blend the second look into the relevance of those that got one; the others stay behind them."""
     for each, score in zip(read, scores, strict=False):
         each.parts["rerank"] = score
-        odds = _FIRST_LOOK * _logit(each.relevance) + _SECOND_LOOK * _logit(score)
+        odds = _logit(each.relevance) + _SECOND_LOOK * (_logit(score) - _UNDECIDED)
         each.relevance = 1 / (1 + math.exp(-odds))
     worst = min((each.relevance for each in read[: len(scores)]), default=1.0)
     for each in read[len(scores) :] if scores else ():

@@ -30,11 +30,12 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.read.candidate import Candidate
+from recollect.read.fetch import parts_of
 from recollect.read.freshen import LOOKED_AT, PAIR_SIGNALS, pair_table
 from recollect.read.fuse import Blend
 from recollect.read.gather import Gathered, Wanted, gather
 from recollect.read.question import look_at
-from recollect.read.search import Finders, parts_of
+from recollect.read.search import Finders
 from recollect.read.signals import SIGNALS, signals
 from recollect.read.when import periods
 
@@ -163,8 +164,7 @@ async def _ranked(open_: Held, found: Gathered, table: np.ndarray, blend: Blend)
     seen = await open_.finders.ledger.fetch(Scope(USER), list(rows), filter=EVERYTHING)
     records = {each.row: each.record for each in seen}
     return [
-        Candidate(at, row, records[row], float(relevance[at]), parts=parts_of(found, table, at))
-        for row, at in rows.items()
+        Candidate(at, row, records[row], float(relevance[at]), parts=parts_of(found, at)) for row, at in rows.items()
     ]
 
 

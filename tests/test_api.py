@@ -373,7 +373,7 @@ def test_a_ready_made_embedding_is_used(tmp_path: Path) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(4, fail_with=ModelUnavailable("not needed"))) as memory:
         memory.add("first", user_id="a", embedding=[1, 0, 0, 0])
         memory.add("second", user_id="a", embedding=[0, 3, 0, 0])
-        hits = memory.search("anything", user_id="a", embedding=[0.1, 1, 0, 0])
+        hits = memory.search("anything", user_id="a", embedding=[0.1, 1, 0, 0], min_score=0)
         assert hits[0].memory == "second"
         assert [round(hit.scores["dense"], 2) for hit in hits] == [1.0, 0.1]
         assert hits.notes == ()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
 from recollect.model.message import role_of, text_of
 from recollect.models import openai_chat, openai_wire
 from recollect.models.chat import Chat
@@ -150,8 +150,19 @@ async def test_a_fault_that_stays_is_given_up_on(llm: ScriptedLLM, chat: OpenAIC
 )
 async def test_a_malformed_answer_is_a_clear_error(llm: ScriptedLLM, chat: OpenAIChat, fault: Any) -> None:
     llm.fault(fault)
-    with pytest.raises(ModelUnavailable, match="answered no message"):
+    with pytest.raises(ModelUnavailable, match=r"answered no message: (it is (not )?JSON|the model said)"):
         await ask(chat)
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_a_refusal_without_words_ends_without_a_colon(
+    llm: ScriptedLLM, chat: OpenAIChat, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_wire, "TRIES", 1)
+    llm.fault(http_error(status, b""), times=None)
+    with pytest.raises(RecollectError, match=r"answered \d+") as raised:
+        await ask(chat)
+    assert not str(raised.value).rstrip().endswith(":")
 
 
 @pytest.mark.parametrize("fault", [delay(30), hang(), hang(after_bytes=20), trickle(0.05)], ids=lambda f: f.name)

@@ -194,6 +194,24 @@ def test_progress_is_shown_on_a_terminal_and_leaves_no_trace(cli: Cli) -> None:
     assert shown.endswith(b"\r\x1b[K")
 
 
+def test_two_equal_measurements_are_the_same(cli: Cli) -> None:
+    cli("eval", "locomo", "locomo10.json", "--json", "a.json")
+    Path("b.json").write_bytes(Path("a.json").read_bytes())
+    shown = cli("eval", "compare", "a.json", "b.json").stdout
+    assert "the same" in shown
+    assert "unclear" not in shown
+
+
+@pytest.mark.parametrize("group", ["eval", "config"])
+def test_a_group_without_a_command_shows_its_help(cli: Cli, group: str) -> None:
+    told = cli.error(group, code=2)
+    assert told.startswith(f"Usage: recollect {group} ")
+    assert "\nCommands:\n" in told
+    assert "Error" not in told
+    told = json.loads(cli.error("--json", group, code=2))["error"]["message"]
+    assert told.startswith(f"recollect {group} needs a command: ")
+
+
 def test_commands_are_listed_with_recipes_first(cli: Cli) -> None:
     assert eval_.list_commands(click.Context(eval_))[0] == "recipe"
     shown = cli("eval", "--help").stdout

@@ -107,4 +107,19 @@ def test_a_day_counts_as_a_whole(cli: Cli) -> None:
 def test_a_filter_that_leaves_nothing_says_what_to_try(cli: Cli) -> None:
     cli.add("likes tea")
     assert "fewer filters" in cli("list", "--tag", "nope").stdout
-    assert "without the filters" in cli("search", "tea", "--tag", "nope").stdout
+    assert "without the filters." in cli("search", "tea", "--tag", "nope", "--user", "default").stdout
+    assert "without --as-of;" in cli("search", "tea", "--as-of", "2020-01-01").stdout
+    assert "without --min-score;" in cli("search", "gin", "--min-score", "1").stdout
+    every = cli("search", "gin", "--min-score", "1", "--as-of", "7d", "--tag", "nope").stdout
+    assert "Try it without the filters, --min-score and --as-of;" in every
+
+
+@pytest.mark.parametrize("option", ["--since", "--until", "--as-of", "--at"])
+def test_a_time_that_cannot_be_read_tells_every_form_there_is(cli: Cli, option: str) -> None:
+    told = cli.error("search", "tea", option, "yesterday", code=2)
+    assert all(form in told for form in ("ISO 8601", "24h", "7d", "2w"))
+
+
+@pytest.mark.parametrize(("option", "kind"), [("--limit", "whole number"), ("--min-score", "number")])
+def test_what_is_no_number_is_refused_in_plain_words(cli: Cli, option: str, kind: str) -> None:
+    assert f"'abc' is not a valid {kind}." in cli.error("search", "tea", option, "abc", code=2)

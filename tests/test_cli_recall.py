@@ -169,6 +169,18 @@ def test_explain_tells_the_decision_the_query_and_the_times(cli: Cli) -> None:
     assert re.search(r"^1 hit in \d+\.\d{3} ms$", shown.stdout, re.MULTILINE)
 
 
+def test_notes_are_told_where_they_are_asked_for_or_something_failed(cli: Cli) -> None:
+    cli.add(BUDGET, *ANN)
+    assert cli("recall", QUESTION, *ANN).stderr == ""
+    assert cli("recall", *ANN, "--messages", "-", input=json.dumps(TALK)).stderr == ""
+    assert cli("recall", *ANN, "How much?").stderr == ""
+    assert "searched: " in cli("recall", QUESTION, *ANN, "-v").stderr
+    (cli.home / "config.toml").write_text('rewrite = "llm"\n')
+    told = cli("recall", *ANN, "--messages", "-", input=json.dumps(TALK)).stderr
+    assert "no LLM is set up" in told
+    assert "searched" not in told
+
+
 def test_explain_tells_why_each_candidate_was_kept_or_fell(cli: Cli) -> None:
     id = cli.add(BUDGET, *ANN)
     cli.add("The dentist is on Elm Street", *ANN)
@@ -187,7 +199,10 @@ def test_explain_tells_which_signals_did_most_for_the_first(cli: Cli) -> None:
         table = cli(command, QUESTION, *ANN, "--explain").stdout.partition("SIGNAL")[2]
         assert re.search(r"^meaning +\d\.\d\d +-?\d\.\d{3} +[+-]\d\.\d\d$", table, re.MULTILINE)
         told = cli.json(command, QUESTION, *ANN, "--explain")["candidates"][0]
-        odds = float(re.findall(r"^all its signals .*: ([+-]\d+\.\d\d)$", table, re.MULTILINE)[0])
+        [sums] = re.findall(r"^all its signals .*", table, re.MULTILINE)
+        own, question, base, total, odds = map(float, re.findall(r"[+-]\d+\.\d\d", sums))
+        assert own + question + base == pytest.approx(total, abs=0.021)
+        assert ", which among 1 memory counts as " in sums
         assert 1 / (1 + 2.718281828**-odds) == pytest.approx(told["relevance"], abs=0.01)
 
 

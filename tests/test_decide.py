@@ -149,6 +149,48 @@ DOUBTFUL = [
     "昨日の会議はどうでしたか",
 ]
 
+FIRST_PERSON = [
+    "How much can I spend in Hawaii?",
+    "Which food is dangerous for me?",
+    "Which country should I visit?",
+    "What currency do I need?",
+    "Is fish safe for me?",
+    "What wine can we afford in France?",
+]
+EVERYDAY = [
+    "Who plays the violin?",
+    "Who plays chess?",
+    "What is the name of the dog?",
+    "Which city is home?",
+    "what car?",
+    "Which airport?",
+    "Where in Italy?",
+    "How expensive is Hawaii?",
+    "How is Hawaii?",
+    "Is it expensive to travel to Hawaii?",
+    "Convert the Hawaii budget to euros",
+    "what happened on Christmas?",
+    "What happened in London?",
+    "What was the name of the restaurant in Rome?",
+]
+FALSE_FRIENDS = [
+    "und wie viel war es?",
+    "Wo war das?",
+    "Was war in Berlin?",
+    "Wer war der King?",
+    "Wo ist die Band, die so alt war?",
+    "Warum ist der Film nur so lang?",
+    "Combien de pain est-ce que tu as ?",
+    "Quel est le nom de son film ?",
+    "Qui est dans la cast ?",
+    "¿Cuánto es a las once en el hotel?",
+    "¿Quién es el director de la red?",
+    "Come era il film in cui era?",
+    "Wat was er ook alweer met de band?",
+    "Hoe was het met de king?",
+    "Quando é que o ator sale do metal?",
+]
+
 
 @pytest.mark.parametrize("text", [text for texts in SMALL_TALK.values() for text in texts])
 def test_manners_are_not_searched_for_in_any_of_many_languages(text: str) -> None:
@@ -198,6 +240,26 @@ def test_in_doubt_memory_is_searched(text: str) -> None:
     decision = decide(text)
     assert decision.search, decision
     assert decision.rule in {Rule.DOUBT, Rule.PERSONAL}
+
+
+@pytest.mark.parametrize("text", FIRST_PERSON)
+def test_what_the_user_asks_for_themselves_is_not_taken_for_a_question_about_the_world(text: str) -> None:
+    assert decide(text).search, decide(text)
+
+
+@pytest.mark.parametrize("text", EVERYDAY)
+def test_a_question_about_a_thing_of_everyday_life_is_in_doubt(text: str) -> None:
+    assert decide(text).search, decide(text)
+
+
+@pytest.mark.parametrize("text", FALSE_FRIENDS)
+def test_an_english_cue_is_not_heard_in_a_text_of_another_language(text: str) -> None:
+    assert decide(text).search, decide(text)
+
+
+def test_a_foreign_word_does_not_make_an_english_question_foreign() -> None:
+    assert not decide("who wrote the novel Die Verwandlung").search
+    assert not decide("what is the capital of El Salvador").search
 
 
 def test_the_caller_can_say_that_it_is_a_fact_or_a_task_for_a_tool() -> None:

@@ -83,11 +83,12 @@ def test_something_else_said_later_replaces_nothing() -> None:
     assert order(NOW, statement(THREE, week=0), later)[0] == THREE
 
 
-def test_a_fresher_statement_is_as_relevant_as_the_one_it_replaces_and_says_so() -> None:
+def test_a_fresher_statement_scores_as_the_one_it_replaces_and_says_so() -> None:
     old, new = three_and_five()
     [first, second] = freshen([old, new], embed_words([THREE, FIVE], 64), look_at(NOW))
     assert first is new
-    assert first.relevance == second.relevance == 0.6
+    assert first.score == second.score == 0.6
+    assert first.relevance < second.relevance
     assert first.parts["fresher"] == 1
     assert "fresher" not in second.parts
 

@@ -232,6 +232,47 @@ def test_what_was_injected_is_known_again_and_left_out(place: Any, content: str)
         assert left == ["Be kind."]
 
 
+PLACES = ["before-question", "system", "question"]
+PARTS_ASKED = {"role": "user", "content": [{"type": "text", "text": "And tea?"}, IMAGE]}
+
+
+@pytest.mark.parametrize("second", PLACES)
+@pytest.mark.parametrize("first", PLACES)
+@pytest.mark.parametrize("asked", [ASKED, PARTS_ASKED], ids=["text", "parts"])
+@pytest.mark.parametrize("told", [SYSTEM, DEVELOPER], ids=["text", "parts"])
+def test_messages_that_are_handed_back_hold_one_block_the_newest(
+    told: dict[str, Any], asked: dict[str, Any], first: Any, second: Any
+) -> None:
+    older, newer = block(), block()
+    once = inject([told, asked], older, place=first)
+    before = copy.deepcopy(once)
+    again = inject([*once, ANSWERED, ASKED], newer, place=second)
+    assert again == inject([told, asked, ANSWERED, ASKED], newer, place=second)
+    assert json.dumps(again).count("</recalled-memories ") == 1
+    assert once == before
+
+
+def test_a_block_that_is_injected_twice_is_there_once() -> None:
+    once = inject([SYSTEM, ASKED], block())
+    assert len(inject(once, block())) == 3
+    assert inject([{"role": "user", "content": block()}], newer := block()) == [{"role": "user", "content": newer}]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_image_that_shares_a_message_with_an_older_block_stays(place: Any) -> None:
+    shown = {"role": "user", "content": [IMAGE]}
+    once = inject([shown], block(), place="question")
+    assert inject(once, newer := block(), place=place) == inject([shown], newer, place=place)
+
+
+def test_what_others_say_of_a_block_stays() -> None:
+    quoted = {"role": "assistant", "content": f"You said:\n{block()}"}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": block()}
+    after = inject([ASKED, CALLED, result, quoted, ASKED], block())
+    assert after[2] is result
+    assert after[3] is quoted
+
+
 def test_a_message_of_parts_is_known_again() -> None:
     assert is_injected({"role": "user", "content": [{"type": "text", "text": block()}]})
     assert not is_injected(

@@ -87,7 +87,7 @@ def test_messages_are_remembered_and_named_by_their_number(tmp_path: Path) -> No
         "- remember: My cat is grey\n  as: cat\n"
         "- ask: Lisbon?\n  must: {id: chat.1}\n"
         "- forget: {memory: chat.1}\n"
-        "- ask: Lisbon?\n  must_not: {id: chat.1}\n  must: [{id: cat}, {id: chat.2}]\n"
+        "- ask: Is the cat grey? Congratulations?\n  must_not: {id: chat.1}\n  must: [{id: cat}, {id: chat.2}]\n"
     )
     assert held(tmp_path, text) == [True] * 4
 

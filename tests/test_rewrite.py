@@ -15,7 +15,7 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
 from recollect.read.context_terms import MAX_TERMS, context_terms
-from recollect.read.rewrite import MAX_ANSWER_CHARS, Mode, Rewritten, rewrite
+from recollect.read.rewrite import _LABEL, MAX_ANSWER_CHARS, Mode, Rewritten, rewrite
 from recollect.read.vague import MAX_VAGUE_CHARS, is_vague, picks_one
 from recollect.testing.llm_faults import delay, html_page, http_error, no_body, reset, trickle, truncated
 from recollect.testing.llm_wire import Reply, malformed_reply
@@ -182,6 +182,30 @@ class TestContextTerms:
     def test_what_is_shouted_is_not_all_names(self) -> None:
         assert context_terms(["HELP THE ENGINE OF MY CAR SMOKES"], question="?")[0] in ("SMOKES", "ENGINE")
 
+    @pytest.mark.parametrize("noun", ["car", "dog", "job", "cat", "son"])
+    async def test_a_noun_of_three_letters_completes_a_question(self, noun: str) -> None:
+        assert (await run(talk(f"Tell me about my {noun}", "what colour?"))).query == f"what colour? {noun}"
+        earlier = await run(talk(f"Tell me about my {noun}", "ok", "thanks", "what colour?"))
+        assert earlier.query == f"what colour? {noun}"
+
+    def test_of_two_letters_only_names_and_scripts_without_spaces_are_terms(self) -> None:
+        assert context_terms(["UK visa"], question="?") == ["visa", "UK"]
+        assert context_terms(["my friend Al"], question="?") == ["friend", "Al"]
+        assert context_terms(["酒店"], question="?") == ["酒店"]
+        assert context_terms(["xy ab"], question="?") == []
+
+    def test_short_fillers_are_no_terms(self) -> None:
+        fillers = [
+            "lol yup",
+            "wow, see you all",
+            "may I ask",
+            "any new day yet?",
+            "hmm huh",
+            "oh ok bro",
+            "two ago",
+        ]
+        assert context_terms(fillers, question="How much?") == []
+
     @pytest.mark.parametrize(
         "worst", ["a", "a-", "1,", "的", "の", ".", "it ", "' ", ": ", "夏a", "\n", "$", "A", "l'", "(", "ท", "__"]
     )
@@ -209,6 +233,14 @@ class TestMessages:
             {"role": "tool", "content": "Reykjavik", "tool_call_id": "2"},
         ]
         assert (await run(messages)).query == "How much? Hawaii planning"
+
+    async def test_the_assistant_s_last_message_helps_where_the_user_s_own_hold_no_term(self) -> None:
+        reply = {"role": "assistant", "content": "The Hawaii trip?"}
+        done = await run([*talk("hi"), reply, *talk("and how much was it?")])
+        assert (done.query, done.how) == ("and how much was it? Hawaii trip", "terms")
+        assert "assistant" in done.note
+        own = await run([*talk("The garden in Kyoto"), reply, *talk("and how much was it?")])
+        assert own.query == "and how much was it? Kyoto garden"
 
     async def test_a_text_and_a_list_of_texts_are_heard_too(self) -> None:
         assert (await run("How much?")).query == "How much?"
@@ -390,3 +422,9 @@ class TestInjection:
     async def test_the_llm_reads_only_the_end_of_a_long_talk(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         await run(talk(*(f"{at} " + "long " * 10_000 for at in range(50)), "How much?"), mode="llm", chat=chat)
         assert len(llm.requests[0].body) < 8_000
+
+
+def test_a_label_is_looked_for_in_time_that_grows_with_the_answer() -> None:
+    start = time.process_time()
+    assert not list(_LABEL.finditer("search " * 14_000))
+    assert time.process_time() - start < 0.1

@@ -35,10 +35,11 @@ def pool(count: int, **given: Any) -> Pool:
         "sessions": np.zeros(count, np.int64),
         "speakers": np.full(count, -1, np.int64),
         "at_s": np.full(count, NOON.timestamp()),
-        "importance": np.full(count, 0.5, np.float32),
+        "embedded": np.ones(count, np.bool_),
     }
     columns = {
         "dense": np.zeros(count, np.float32),
+        "known": np.ones(count, np.bool_),
         "lexical": np.zeros(count, np.float32),
         "coverage": np.zeros(count, np.float32),
         "before": rows - 1,

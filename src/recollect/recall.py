@@ -7,6 +7,7 @@ Every step is a file in `read/`; this one only conducts.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +20,7 @@ from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.read.decide import decide
-from recollect.read.facts import keyed_facts
+from recollect.read.facts import facts_first, keyed_facts
 from recollect.read.format import format_context
 from recollect.read.inject import Place, inject
 from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
@@ -29,6 +30,8 @@ from recollect.read.when import TimeWords, spoken_of
 
 if TYPE_CHECKING:
     from recollect.models.chat import Chat
+
+_log = logging.getLogger("recollect")
 
 __all__ = ["Finders", "Habits", "Recall", "Search", "Taste", "recall", "search"]
 
@@ -53,6 +56,7 @@ class Recall:
 class Habits:
     """How recall goes about it, whatever is asked."""
 
+    timeout_s: float = 5.0
     decides: bool = True
     rewrite: Mode = "auto"
     rewrite_timeout_s: float = 2.0
@@ -70,31 +74,49 @@ async def recall(
 ) -> Recalled:
     """The memories that help to answer, and the messages with them in their place.
 
-    A store or a model that is away is an outcome, not an error: the chat goes on without memories.
+    Whatever fails or takes too long is an outcome, not an error: the chat goes on without memories.
     """
     clock = Clock()
     if asked.limit < 1:
         return _without(asked, clock, RecallOutcome.DISABLED, "no memories were asked for")
-    decision = decide(question_of(asked.messages), is_fact=asked.is_fact, requires_tool=asked.requires_tool)
+    try:
+        async with asyncio.timeout(habits.timeout_s):
+            return await _recall(scope, asked, habits, finders, chat, clock)
+    except InvalidInput:
+        raise
+    except TimeoutError:
+        return _without(asked, clock, RecallOutcome.UNAVAILABLE, f"it took more than {habits.timeout_s:g} s")
+    except RecollectError as error:
+        return _without(asked, clock, RecallOutcome.UNAVAILABLE, str(error))
+    except Exception as error:
+        # A fault of ours, or of a part the caller gave: it is told, and the chat goes on.
+        _log.exception("recall failed")
+        return _without(asked, clock, RecallOutcome.UNAVAILABLE, f"recall failed: {error!r}")
+
+
+async def _recall(
+    scope: Scope, asked: Recall, habits: Habits, finders: Finders, chat: Chat | None, clock: Clock
+) -> Recalled:
+    """The steps, one after the other."""
+    question = question_of(asked.messages)
+    if not question:
+        return _without(asked, clock, RecallOutcome.IGNORED, "the last user message has no text")
+    decision = decide(question, is_fact=asked.is_fact, requires_tool=asked.requires_tool)
     clock.mark("decide")
     if habits.decides and not decision.search:
         return _without(asked, clock, RecallOutcome.IGNORED, decision.reason)
     rewritten = await rewrite(asked.messages, mode=habits.rewrite, chat=chat, timeout_s=habits.rewrite_timeout_s)
     clock.mark("rewrite")
-    if not rewritten.query:
-        return _without(asked, clock, RecallOutcome.IGNORED, "nothing was asked")
+    searching = asyncio.create_task(search(scope, _search(asked, habits, rewritten, question), habits.taste, finders))
     try:
-        found, facts = await asyncio.gather(
-            search(scope, _search(asked, habits, rewritten), habits.taste, finders),
-            _facts(scope, asked, habits, finders),
-        )
-    except InvalidInput:
-        raise
-    except RecollectError as error:
-        return _without(asked, clock, RecallOutcome.UNAVAILABLE, str(error))
+        facts = await _facts(scope, asked, habits, finders)
+        found = await searching
+    finally:
+        # Where one failed, nobody waits for the other.
+        searching.cancel()
     clock.steps_us.update(found.steps_us)
     clock.skip()
-    hits = _facts_first(facts, found.hits)
+    hits = facts_first(facts, found.hits, per_source=habits.taste.per_source, tokens=habits.tokens)
     context = format_context(habits.style, hits, budget_tokens=habits.tokens, now=asked.at, summary=asked.summary)
     clock.mark("format")
     messages = inject(asked.messages, context.text, place=habits.place)
@@ -113,8 +135,10 @@ async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) 
     )
 
 
-def _search(asked: Recall, habits: Habits, rewritten: Rewritten) -> Search:
-    times = spoken_of(rewritten.query, at=asked.at, mode=habits.time_words)
+def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) -> Search:
+    # Terms of earlier messages say what is spoken of, not when.
+    said = rewritten.query if rewritten.how == "llm" else question
+    times = spoken_of(said, at=asked.at, mode=habits.time_words)
     return Search(
         query=rewritten.query,
         meaning=rewritten.extra,
@@ -126,14 +150,6 @@ def _search(asked: Recall, habits: Habits, rewritten: Rewritten) -> Search:
         explain=asked.trace,
         trace=asked.trace,
     )
-
-
-def _facts_first(facts: Sequence[Hit], hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """What is always given, then what was found; a fact that was found keeps its score."""
-    scored = {hit.id: hit for hit in hits}
-    first = [scored.get(fact.id, fact) for fact in facts]
-    given = {hit.id for hit in first}
-    return (*first, *(hit for hit in hits if hit.id not in given))
 
 
 def _recalled(

@@ -108,6 +108,9 @@ class Settings(BaseModel):
     recall_decide: Annotated[
         bool, Field(description="Let recall skip greetings, general knowledge and tool requests.")
     ] = True
+    recall_timeout_s: Annotated[
+        float, Field(gt=0, le=600, description="Longest a recall may take; then the chat goes on without memories.")
+    ] = 5.0
     recall_facts: Annotated[
         int, Field(ge=0, le=1000, description="Most keyed facts that recall gives whatever the question.")
     ] = 20

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from recollect.errors import InvalidSettings, MissingExtra
+from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.ledger.protocol import Ledger
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
@@ -38,20 +38,27 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
         opened.push_async_callback(ledger.close)
         await _warn_of_other_models(ledger, embedder.model)
         index = ExactIndex(ledger, embedder.model, budget_bytes=settings.index_memory_mb * _MEGABYTE)
-        finders = Finders(ledger, index, embedder, RulerOf(embedder), open_reranker(settings))
-        service = Service(finders, chat=open_chat(settings), habits=_habits(settings))
+        habits = _habits(settings)
+        reranker = open_reranker(settings)
+        if reranker is not None:
+            opened.push_async_callback(reranker.close)
+        finders = Finders(ledger, index, embedder, RulerOf(embedder), reranker)
+        service = Service(finders, chat=open_chat(settings), habits=habits)
         opened.pop_all()
     return service
 
 
 def _habits(settings: Settings) -> Habits:
-    weights = Weights(
-        recency=settings.recency_weight,
-        recency_days=settings.recency_days,
-        recency_adds=settings.recency_adds,
-        importance=settings.importance_weight,
-        access=settings.access_weight,
-    )
+    try:
+        weights = Weights(
+            recency=settings.recency_weight,
+            recency_days=settings.recency_days,
+            recency_adds=settings.recency_adds,
+            importance=settings.importance_weight,
+            access=settings.access_weight,
+        )
+    except InvalidInput as error:
+        raise InvalidSettings(str(error)) from None
     taste = Taste(
         fusion=settings.fusion,
         weights=weights,
@@ -62,6 +69,7 @@ def _habits(settings: Settings) -> Habits:
         rerank_timeout_s=settings.rerank_timeout_s,
     )
     return Habits(
+        timeout_s=settings.recall_timeout_s,
         decides=settings.recall_decide,
         rewrite=settings.rewrite,
         rewrite_timeout_s=settings.rewrite_timeout_s,

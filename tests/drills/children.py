@@ -27,6 +27,8 @@ from recollect.ledger.sql import migrate
 from recollect.model.change import Add, Applied, Once, Update
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
+from recollect.read.ruler import RulerOf
+from recollect.recall import Finders
 from recollect.remember import NewMemory
 from recollect.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
@@ -274,7 +276,7 @@ async def _service(address: str) -> AsyncIterator[Service]:
     ledger = await open_store(address)
     await ledger.users()
     embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
-    service = Service(ledger=ledger, index=ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder=embedder)
+    service = Service(Finders(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder, RulerOf(embedder)))
     try:
         yield service
     finally:

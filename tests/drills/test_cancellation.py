@@ -19,7 +19,8 @@ from recollect.model.change import Add
 from recollect.model.ids import new_id
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.recall import Search
+from recollect.read.ruler import RulerOf
+from recollect.recall import Finders, Search
 from recollect.remember import NewMemory
 from recollect.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
@@ -120,7 +121,9 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
     async with _watched() as complaints:
         ledger = await open_store(store)
         embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
-        service = Service(ledger=ledger, index=ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder=embedder)
+        service = Service(
+            Finders(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder, RulerOf(embedder))
+        )
         caller = _Caller(ledger, service, seed=seed)
         cancelled = await _cancel_at_random(caller, sizes.cancellations)
 

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import click
 
 from recollect.cli.filters import AGO, as_time, filter_options
+from recollect.cli.numbers import Number, WholeNumber
 from recollect.model.query import Filter
 
 
@@ -64,10 +65,8 @@ def _moment(text: str | None, *, name: str) -> datetime | str | None:
 
 def _options(least: int) -> list[Callable[[Callable[..., None]], Callable[..., None]]]:
     return [
-        click.option("--limit", "-n", type=click.IntRange(least, 1000), metavar="N", help="At most this many hits."),
-        click.option(
-            "--min-score", type=click.FloatRange(0, 1), metavar="NUMBER", help="Leave out hits below this relevance."
-        ),
+        click.option("--limit", "-n", type=WholeNumber(least, 1000), metavar="N", help="At most this many hits."),
+        click.option("--min-score", type=Number(0, 1), metavar="NUMBER", help="Leave out hits below this relevance."),
         click.option(
             "--at", metavar="TIME", help='From when "last March" in the question is meant: ISO 8601 or 7d. UTC.'
         ),

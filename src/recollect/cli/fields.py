@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from recollect.cli.filters import choice, plain_value
+from recollect.cli.numbers import Number
 from recollect.model.memory import Category, MemoryType
 
-_SHARE = click.FloatRange(0, 1)
+_SHARE = Number(0, 1)
 
 
 def field_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -88,6 +88,8 @@ def as_time(text: str, *, name: str) -> Any:
         return now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}) if ago else as_utc(text, name=name)
     except OverflowError:
         raise InvalidInput(f"{name}: {text} ago is before the calendar begins") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}, or how long ago: 24h, 7d or 2w") from None
 
 
 def filter_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -110,6 +110,9 @@ def report(error: Exception, *, as_json: bool) -> None:
         told = {"code": name_of(error), "message": message, "exit_code": int(exit_code_of(type(error)))}
         sys.stderr.write(json_text({"error": told}, ascii_only=True) + "\n")
         return
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        sys.stderr.write(error.format_message().rstrip() + "\n")
+        return
     say(("Error: " if not isinstance(error, click.Abort) else "") + message, err=True)
     if hint:
         say(dim(hint), err=True)
@@ -119,6 +122,9 @@ def _told(error: Exception) -> tuple[str, str]:
     """The message, and what to try next if the message does not say it."""
     if isinstance(error, click.Abort):
         return "stopped", ""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        names = error.ctx.command.list_commands(error.ctx) if isinstance(error.ctx.command, click.Group) else []
+        return f"{error.ctx.command_path} needs a command: {', '.join(names)}", ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         return error.format_message(), f"{error.ctx.command_path} --help tells how it is used."
     if isinstance(error, click.ClickException):

@@ -84,7 +84,9 @@ def _say_signals(best: Traced) -> None:
     print_table(columns, rows)
     own = sum(each.odds for each in account.own)
     told = f"all its signals {own:+.2f}, the question {account.question:+.2f}, to begin with {account.base:+.2f}"
-    say(dim(f"{told}; among {account.memories:,} memories: {account.odds:+.2f}"))
+    total = own + account.question + account.base
+    among = counted(account.memories, "memory", "memories")
+    say(dim(f"{told}: {total:+.2f}, which among {among} counts as {account.odds:+.2f}"))
 
 
 def _say_steps(hits: Sequence[Hit], steps_us: Mapping[str, float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -16,6 +16,7 @@ from recollect.index.shard import Shard
 from recollect.ledger.protocol import Ledger
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # Below this many numbers a product takes less than a millisecond: not worth another thread.
 _INLINE_NUMBERS = 4_000_000
+# Up to here taking up rows takes a few milliseconds.
+_INLINE_ROWS = 1_000
 # Below any cosine.
 _NEVER = np.float32(-2)
 
@@ -39,8 +42,17 @@ class ExactView:
         self._rows = shard.rows[:count]
         self._matrix = shard.matrix[:count]
         self._embedded = shard.embedded[:count]
-        self.speakers: Sequence[str] = list(shard.names)
         self._looked_up: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None
+
+    @property
+    def count(self) -> int:
+        return int(np.count_nonzero(self._mask))
+
+    def speakers_called(self, words: Collection[str]) -> Mapping[str, int]:
+        shard = self._shard
+        called = {name: shard.names[name] for word in words for name in shard.first_names.get(word, ())}
+        said_by = shard.speakers[: len(self._mask)]
+        return {name: code for name, code in called.items() if (self._mask & (said_by == code)).any()}
 
     async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
         if self._matrix.size <= _INLINE_NUMBERS:
@@ -87,7 +99,7 @@ class ExactView:
             sessions=np.where(here, shard.sessions[at], -1).astype(np.int64),
             speakers=np.where(here, shard.speakers[at], -1).astype(np.int64),
             at_s=np.where(here, shard.at_s[at], 0.0),
-            importance=np.where(here, shard.importance[at], np.float32(0)),
+            embedded=here & shard.embedded[at],
         )
 
     def beside(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -121,6 +133,16 @@ class ExactView:
         return at, here
 
 
+def _among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the rows, which rise, are wanted."""
+    mask = np.zeros(len(rows), np.bool_)
+    at = np.searchsorted(rows, wanted)
+    inside = at < len(rows)
+    at = at[inside]
+    mask[at[rows[at] == wanted[inside]]] = True
+    return mask
+
+
 class ExactIndex:
     """Holds the vectors of users in use; the least recently used leave when memory runs short."""
 
@@ -139,8 +161,11 @@ class ExactIndex:
         allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._shard(scope.user)
         mask = shard.seen_from(scope.seen_places)
+        if shard.bounded and as_of is None:
+            moment_s = now().timestamp()
+            mask = mask & (shard.begins_s[: len(mask)] <= moment_s) & (shard.ends_s[: len(mask)] > moment_s)
         if allowed is not None:
-            told = np.isin(shard.rows[: len(mask)], np.asarray(allowed, np.int64), kind="sort")
+            told = _among(shard.rows[: len(mask)], np.asarray(allowed, np.int64))
             # What held at another moment need not be active now.
             mask = told if as_of is not None else mask & told
         return ExactView(shard, mask)
@@ -168,7 +193,7 @@ class ExactIndex:
             shard = None
             revision, changed = await self._ledger.index_rows(user, model=self._model, after=0)
         shard = shard or Shard(self._model.dimensions)
-        if len(changed) * shard.dimensions <= _INLINE_NUMBERS:
+        if len(changed) <= _INLINE_ROWS and (shard.count < _INLINE_ROWS or not shard.grows_for(changed)):
             shard.update(revision, changed)
             return shard
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -37,7 +37,7 @@ class Traits:
     sessions: NDArray[np.int64]
     speakers: NDArray[np.int64]
     at_s: NDArray[np.float64]
-    importance: NDArray[np.float32]
+    embedded: NDArray[np.bool_]
 
 
 class View(Protocol):
@@ -47,8 +47,12 @@ class View(Protocol):
     """
 
     @property
-    def speakers(self) -> Sequence[str]:
-        """Everyone who is known by name, as names are compared; the place in the sequence is the code."""
+    def count(self) -> int:
+        """How many memories may be found."""
+        ...
+
+    def speakers_called(self, words: Collection[str]) -> Mapping[str, int]:
+        """Those who said what may be found and whose name begins with one of the words, with their codes."""
         ...
 
     async def nearest(self, vector: Vector, *, limit: int) -> Nearest:

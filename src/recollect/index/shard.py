@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from recollect.ledger.protocol import IndexRow, Revision
 from recollect.model.memory import Status
-from recollect.model.traits import Trait, flags_in, words_in
+from recollect.model.traits import Trait, first_word, flags_in, words_in
 
 _MAX_MASKS = 8
 
 # What is held of a row besides its vector, and what it is where nothing else is known.
-_COLUMNS: tuple[tuple[str, str, int], ...] = (
+_COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("rows", "i8", 0),
     ("places", "i4", 0),
     ("active", "?", 0),
@@ -27,7 +27,8 @@ _COLUMNS: tuple[tuple[str, str, int], ...] = (
     ("flags", "i4", 0),
     ("words", "f4", 0),
     ("at_s", "f8", 0),
-    ("importance", "f4", 0),
+    ("begins_s", "f8", -np.inf),
+    ("ends_s", "f8", np.inf),
 )
 _ROW_BYTES = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
 
@@ -54,10 +55,13 @@ class Shard:
     flags: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     words: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     at_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
-    importance: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    begins_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    ends_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    bounded: bool = False
     matrix: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
     codes: dict[str, int] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    first_names: dict[str, list[str]] = field(default_factory=dict)
     threads: dict[tuple[str, str], int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     masks: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
@@ -101,13 +105,19 @@ class Shard:
         self.count += fresh
 
     def _take_traits(self, at: NDArray[np.int64], changed: Sequence[IndexRow]) -> None:
-        self.speakers[at] = [
-            self.names.setdefault(row.speaker, len(self.names)) if row.speaker else -1 for row in changed
-        ]
+        self.speakers[at] = [self._code_of(row.speaker) if row.speaker else -1 for row in changed]
         self.flags[at] = [int(flags_in(row.traits)) for row in changed]
         self.words[at] = [words_in(row.traits) for row in changed]
         self.at_s[at] = [row.at / 1e6 for row in changed]
-        self.importance[at] = [row.importance for row in changed]
+        self.begins_s[at] = [-np.inf if row.begins is None else row.begins / 1e6 for row in changed]
+        self.ends_s[at] = [np.inf if row.ends is None else row.ends / 1e6 for row in changed]
+        self.bounded = self.bounded or any(row.begins is not None or row.ends is not None for row in changed)
+
+    def _code_of(self, speaker: str) -> int:
+        if speaker not in self.names:
+            self.names[speaker] = len(self.names)
+            self.first_names.setdefault(first_word(speaker), []).append(speaker)
+        return self.names[speaker]
 
     def _join(self, places: NDArray[np.int64], fresh: Sequence[IndexRow]) -> None:
         """Link the turns of a session in the order they came; what is no turn stands alone."""
@@ -124,7 +134,8 @@ class Shard:
     def _reserve(self, count: int) -> None:
         if count <= len(self.rows):
             return
-        size = count if not self.count else max(count, self.count * 3 // 2, 64)
+        # Room for a while: what comes next must not copy all there is.
+        size = max(count + count // 8, self.count * 3 // 2, 64)
         for name, kind, blank in _COLUMNS:
             grown = np.full(size, blank, kind)
             grown[: self.count] = getattr(self, name)[: self.count]
@@ -133,6 +144,11 @@ class Shard:
         if self.count:
             matrix[: self.count] = self.matrix[: self.count]
         self.matrix = matrix
+
+    def grows_for(self, changed: Sequence[IndexRow]) -> bool:
+        """Whether taking these up copies all there is."""
+        last = self.rows[self.count - 1] if self.count else -1
+        return self.count + sum(row.row > last for row in changed) > len(self.rows)
 
     def seen_from(self, places: Sequence[str]) -> NDArray[np.bool_]:
         """Which rows are active and live in one of these places."""

@@ -48,7 +48,7 @@ from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
-from recollect.model.validity import valid_at
+from recollect.model.validity import holds_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -260,22 +260,20 @@ class MemoryLedger:
         return [each.row for each in self._seen(scope, filter, as_of)]
 
     def _seen(self, scope: Scope, filter: Filter, as_of: datetime | None) -> Iterator[Numbered]:
+        moment = now()
         for row in self._user(scope.user).rows.values():
             record = row.record
-            held = record.status is Status.ACTIVE if as_of is None else valid_at(record, as_of)
+            held = holds_now(record, moment) if as_of is None else valid_at(record, as_of)
             if held and record.place in scope.seen_places and matches(record, filter):
                 yield Numbered(row.number, copy_of(record))
 
     async def keyed(
         self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
     ) -> list[MemoryRecord]:
-        moment = as_of or now()
         facts = [
             each.record
             for each in self._seen(scope, filter, as_of)
-            if each.record.key is not None
-            and each.record.importance >= least
-            and (each.record.expires_at is None or each.record.expires_at > moment)
+            if each.record.key is not None and each.record.importance >= least
         ]
         return sorted(facts, key=lambda fact: -fact.importance)[: checked_limit(limit)]
 

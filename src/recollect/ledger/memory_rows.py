@@ -93,6 +93,7 @@ def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
 
 def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexRow:
     """What an index is told of a record."""
+    ends = min(filter(None, (record.valid_to, record.expires_at)), default=None)
     return IndexRow(
         row=number,
         place=record.place,
@@ -101,6 +102,7 @@ def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexR
         speaker=speaker_of(record),
         traits=traits_of(record),
         at=to_micros(record.occurred_at or record.created_at),
-        importance=record.importance,
+        begins=None if record.valid_from is None else to_micros(record.valid_from),
+        ends=None if ends is None else to_micros(ends),
         vector=vector,
     )

@@ -61,7 +61,8 @@ class Said:
 class IndexRow:
     """What an index holds of one memory: where it lives, how it stands, what it is like, its vector if it has one.
 
-    `traits` are those of `recollect.model.traits`, `at` is when it happened, in microseconds.
+    `traits` are those of `recollect.model.traits`. Times are in microseconds: when it happened, and from when and
+    until when it may be found, if that is bounded.
     """
 
     row: int
@@ -71,7 +72,8 @@ class IndexRow:
     speaker: str
     traits: int
     at: int
-    importance: float
+    begins: int | None
+    ends: int | None
     vector: bytes | None
 
 

@@ -68,6 +68,7 @@ _PREFERS = re.compile(
     r"me gusta|me encanta|odio|preferisco|preferit[oa]|mi piace|adoro|prefiro|gosto de|liever|ik hou van|wolę|lubię|"
     r"предпочитаю|люблю|ненавижу)\b|喜欢|最爱|好きな|が好き|좋아[하해했]",
 )
+_BARE_WORD = re.compile(r"[^\W_]+")
 _DIGIT = re.compile(r"\d")
 _RULES = (
     (Trait.TELLS_TIME, _TIME),
@@ -117,6 +118,12 @@ def speaker_of(record: MemoryRecord) -> str:
 def folded_name(name: str) -> str:
     """A name as names are compared."""
     return " ".join(name.casefold().split())[:_NAME_CHARS]
+
+
+def first_word(name: str) -> str:
+    """What a folded name begins with, as a word: whom a question that says it may mean."""
+    found = _BARE_WORD.search(name)
+    return found.group() if found else ""
 
 
 def words_in(traits: int) -> int:

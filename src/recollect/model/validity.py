@@ -10,6 +10,16 @@ from recollect.model.memory import MemoryRecord, Status
 HELD = (Status.ACTIVE, Status.SUPERSEDED)
 
 
+def holds_now(record: MemoryRecord, moment: datetime) -> bool:
+    """Whether recall may find the memory at this moment: active, begun, and not yet ended or expired."""
+    return (
+        record.status is Status.ACTIVE
+        and (record.valid_from is None or record.valid_from <= moment)
+        and (record.valid_to is None or record.valid_to > moment)
+        and (record.expires_at is None or record.expires_at > moment)
+    )
+
+
 def valid_at(record: MemoryRecord, moment: datetime) -> bool:
     """Whether the memory held at that moment, going by what is known of it today.
 

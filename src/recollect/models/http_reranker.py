@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
-from recollect.models.openai_wire import OpenAIWire
+from recollect.models.openai_wire import OpenAIWire, what_is_wrong
 
 Shape: TypeAlias = Literal["documents", "texts"]
 
@@ -57,7 +57,7 @@ class HttpReranker:
         try:
             scores = _scores(json.loads(answer), count=len(texts))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-            raise ModelUnavailable(f"{self._wire.shown_url} answered no scores: {error!r}") from error
+            raise ModelUnavailable(f"{self._wire.shown_url} answered no scores: {what_is_wrong(error)}") from error
         # Once seen, always so: a later answer may happen to lie within 0 and 1.
         self._logits = self._logits or any(not -ROUNDING <= score <= 1 + ROUNDING for score in scores)
         return [_chance(score) if self._logits else min(max(score, 0.0), 1.0) for score in scores]
@@ -94,7 +94,7 @@ def _scores(answer: Any, *, count: int) -> list[float]:
     """The scores in the order of the texts; an error says what is wrong with the answer."""
     rows = answer if isinstance(answer, list) else answer.get("results", answer.get("data"))
     if not isinstance(rows, list):
-        raise TypeError("there is no list of results")
+        raise ValueError("there is no list of results")
     by_index = {row["index"]: _number(row.get("relevance_score", row.get("score"))) for row in rows}
     if len(rows) != count or sorted(by_index) != list(range(count)):
         raise ValueError(f"{len(rows)} results for {count} texts, or not one for each")

@@ -10,7 +10,7 @@ from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
 from recollect.model.message import text_of
 from recollect.model.text import mended_text
 from recollect.models.chat import ChatMessage
-from recollect.models.openai_wire import OpenAIWire
+from recollect.models.openai_wire import OpenAIWire, what_is_wrong
 
 # Ten times what the longest answers of today's models take, thinking included.
 MAX_ANSWER_BYTES = 4 << 20
@@ -69,7 +69,7 @@ class OpenAIChat:
         try:
             said = _said(json.loads(answer))
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise ModelUnavailable(f"{self._wire.shown_url} answered no message: {error}") from error
+            raise ModelUnavailable(f"{self._wire.shown_url} answered no message: {what_is_wrong(error)}") from error
         return mended_text(said)
 
     async def close(self) -> None:

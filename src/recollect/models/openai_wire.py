@@ -122,11 +122,22 @@ class OpenAIWire:
             # Before it is cut, lest a part of the key stay at the end.
             text = text.replace(self._api_key, "***")
         detail = " ".join(text[: MAX_DETAIL_CHARACTERS * 2].split())[:MAX_DETAIL_CHARACTERS]
+        ending = f": {detail}" if detail else ""
         if status == 404:
-            return InvalidSettings(f"{said}: check the base URL and the model {self._model}: {detail}")
+            model = f" and the model {self._model}" if self._model else ""
+            return InvalidSettings(f"{said}: check the base URL{model}{ending}")
         if 400 <= status < 500 and status not in RETRYABLE_STATUSES:
-            return InvalidInput(f"{said}: {detail}")
-        return ModelUnavailable(f"{said}: {detail}")
+            return InvalidInput(f"{said}{ending}")
+        return ModelUnavailable(f"{said}{ending}")
+
+
+def what_is_wrong(error: Exception) -> str:
+    """Why an answer could not be read, in words; what this package says itself stays as it says it."""
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+        return "it is not JSON"
+    told = str(error)
+    # Python's own words speak of the code that read the answer, not of the answer.
+    return told if type(error) is ValueError and told else "it is JSON of another shape"
 
 
 def _endpoint(base_url: str, path: str) -> httpx.URL:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from recollect.ledger.terms import terms_of
+from recollect.read.cues import small_talk
 from recollect.read.small_words import is_spaceless, small_words_of, words_of
 
 MAX_TERMS = 8
@@ -17,7 +18,13 @@ MAX_WORD_CHARS = 40
 
 # A word of this many letters is of average weight; short words tend to be common ones.
 _AVERAGE_CHARS = 8
-_LEAST_WEIGHT = 0.4
+
+# From three letters on, a word can be what a talk is about ("car", "dog", "job"), these aside; of two, only a name.
+_LEAST_CHARS = 3
+_FILLERS = frozenset(
+    "all ask add ago aha any bit day etc far guy had has huh lot may new nor now own per saw see set two"
+    " ten via yet yes yup wow".split()
+)
 
 # What a word gains by what it looks like.
 _NAME, _MAYBE_NAME, _NUMBER, _JOINED = 2.0, 1.5, 1.6, 1.5
@@ -66,6 +73,18 @@ class _Seen:
         """The word as it was spelled, but for a capital letter that only opened a sentence."""
         return self.spelling.lower() if self._is_doing() else self.spelling
 
+    @property
+    def says_enough(self) -> bool:
+        """Whether the word is long enough for its kind to say what is talked about, and no filler."""
+        word = self.spelling
+        if is_spaceless(word) or any(char.isdigit() for char in word):
+            return len(word) > 1
+        if len(word) < _LEAST_CHARS:
+            return len(word) > 1 and (word.isupper() or self.capital)
+        if len(word) > _LEAST_CHARS or self.capital:
+            return True
+        return word.casefold() not in _FILLERS and not small_talk().has(word.casefold())
+
     def _looks(self) -> float:
         if any(char.isdigit() for char in self.spelling):
             return _NUMBER
@@ -91,8 +110,10 @@ def context_terms(texts: Sequence[str], *, question: str, limit: int = MAX_TERMS
             if not key or asked.issuperset(key):
                 continue
             seen.setdefault(key, _Seen(word)).heard(word, at, opens=opens)
-    weighed = sorted(((one.weight(len(texts)), one.term) for one in seen.values()), key=lambda each: -each[0])
-    return [term for weight, term in weighed if weight >= _LEAST_WEIGHT][:limit]
+    weighed = sorted(
+        ((one.weight(len(texts)), one.term) for one in seen.values() if one.says_enough), key=lambda each: -each[0]
+    )
+    return [term for _, term in weighed][:limit]
 
 
 def _weighty(text: str) -> Iterator[tuple[str, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -50,6 +50,7 @@ class Cue:
     name: str
     side: Side
     weight: float
+    english: bool = True
 
 
 # By first word, then by second ("" for none): what follows, the longest first. Some words open many phrases.
@@ -93,7 +94,14 @@ class Cues:
 
     def knows(self, word: str) -> bool:
         """Whether the word by itself is a cue, other than a person's name."""
-        return any(not rest and cue.name != "people" for rest, cue in self.phrases.get(word, {}).get("", ()))
+        return any(cue.name != "people" for cue in self._alone(word))
+
+    def names_a(self, word: str, kinds: Collection[str]) -> bool:
+        """Whether the word by itself is a cue of one of these names."""
+        return any(cue.name in kinds for cue in self._alone(word))
+
+    def _alone(self, word: str) -> Iterable[Cue]:
+        return (cue for _, cue in self.phrases.get(word, {}).get("", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,10 @@ class SmallTalk:
                 return False
             at += taken
         return said
+
+    def has(self, word: str) -> bool:
+        """Whether the word by itself is small talk or glue, in any language."""
+        return word in self.glue or "" in self.phrases.get(word, {})
 
     def _is_cut_up(self, run: str) -> bool:
         """Whether the run can be cut into known parts, taking the longest each time."""
@@ -161,7 +173,9 @@ def cues() -> Cues:
     for name, group in table.items():
         if not isinstance(group, dict):
             continue
-        cue = named[name] = Cue(name.replace("_", " "), Side(group["side"]), float(group["weight"]))
+        cue = named[name] = Cue(
+            name.replace("_", " "), Side(group["side"]), float(group["weight"]), group.get("english", True)
+        )
         for entry in _entries(group):
             entries.setdefault(entry, cue)
         parts += [(plain(part), cue) for part in group.get("parts", ())]

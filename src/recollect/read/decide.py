@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from recollect.read.cues import WORD, Cue, Cues, Side, cues, examined, plain, small_talk
+from recollect.read.small_words import small_words_of, words_of
 
 _MONTHS = frozenset(
     "january february march april may june july august september october november december jan feb mar apr jun jul"
@@ -21,6 +22,15 @@ _SUM = re.compile(r"\d ?[+*\u00d7\u00f7^] ?\d")
 _CAPITAL = re.compile(r"[A-Z][a-z]+")
 _BEFORE_PLACES = frozenset(["in", "near"])
 _FEW = 5
+# "What car?" and "Where in Italy?" go on with what was said: without a verb, they ask nothing else.
+_ASKING = frozenset("what which whose who where when how why".split())
+_NO_VERB = frozenset("in at on for with to from about".split())
+# "the Hawaii budget", "the red car": how far from "the" its noun may stand, and what ends the search for it.
+_NEAR_THE = 2
+_NO_NOUN = frozenset(
+    "of in on at for to from by with and or is are was were that who the a first original most".split()
+)
+_ONES_OWN = frozenset(["everyday", "life"])
 
 
 class Rule(StrEnum):
@@ -74,6 +84,8 @@ def decide(text: str, *, is_fact: bool | None = None, requires_tool: bool | None
         return Decision(False, Rule.CALLER_TOOL, "the caller says a tool will answer, and it is not personal")
     if len(words) > known.longest:
         return Decision(True, Rule.LONG, f"it is {len(words)} words long")
+    if any(cue.weight < 0 and cue.english for cue in found) and _is_foreign(shown):
+        found = {cue: said for cue, said in found.items() if cue.weight >= 0 or not cue.english}
     found |= _shapes(shown, words, known)
     if is_fact is False:
         found = {cue: said for cue, said in found.items() if cue.side is not Side.GENERAL}
@@ -118,7 +130,7 @@ def _told(found: Mapping[Cue, str]) -> str:
 
 
 def _shapes(shown: str, words: Sequence[str], known: Cues) -> dict[Cue, str]:
-    """The cues that lie in the shape of a message: dates, years, sums, brevity."""
+    """The cues that lie in the shape of a message: dates, years, sums, brevity, "the" before a thing of one's own."""
     found: dict[Cue, str] = {}
     numbers = [word for word in words if word.isdecimal()]
     if numbers:
@@ -133,7 +145,31 @@ def _shapes(shown: str, words: Sequence[str], known: Cues) -> dict[Cue, str]:
             found[known.named["a_sum"]] = total.group()
     if len(words) <= _FEW:
         found[known.named["few_words"]] = str(len(words))
+    if words[0] in _ASKING and (len(words) == 2 or (len(words) == 3 and words[1] in _NO_VERB)):
+        found[known.named["bare_question"]] = " ".join(words)
+    if known_one := _known_one(words, known):
+        found[known.named["the_known_one"]] = known_one
     return found
+
+
+def _known_one(words: Sequence[str], known: Cues) -> str:
+    """The thing of everyday life that "the" speaks of ("the dog", "the Hawaii budget"); else empty."""
+    for at, word in enumerate(words):
+        if word != "the":
+            continue
+        for end in range(at + 1, min(at + 1 + _NEAR_THE, len(words))):
+            if words[end] in _NO_NOUN:
+                break
+            if known.names_a(words[end], _ONES_OWN):
+                return " ".join(words[at : end + 1])
+    return ""
+
+
+def _is_foreign(shown: str) -> bool:
+    """Whether the small words are of another language, and none is of English alone."""
+    words = words_of(shown)
+    language, english = small_words_of(words), small_words_of([])
+    return language is not english and not any(word in english and word not in language for word in words)
 
 
 def _is_day(word: str) -> bool:

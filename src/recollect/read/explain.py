@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recollect.ledger.terms import query_terms, terms_of
-from recollect.read.fuse import learned_blend, settled
+from recollect.read.fuse import learned_blend, settled, speaks_for
 from recollect.read.signals import FEW, SIGNALS
 
 _MOST_WORDS = 6
@@ -43,12 +43,13 @@ class Account:
     question: float
     own: tuple[Contribution, ...]
     memories: int
+    evidence: bool
 
     @property
     def odds(self) -> float:
         """The sum, as it stands among so many memories."""
         total = self.base + self.question + sum(each.odds for each in self.own)
-        return float(settled(np.array([total], np.float32), self.memories)[0])
+        return float(settled(np.array([total], np.float32), self.memories, np.array([self.evidence]))[0])
 
     def strongest(self, limit: int) -> list[Contribution]:
         """The signals of its own that did most, for it or against it."""
@@ -68,6 +69,7 @@ def account_of(signals: Mapping[str, float]) -> Account:
         question=sum(each.odds for each in all_of_them if each.signal.startswith(_OF_THE_QUESTION)),
         own=tuple(each for each in all_of_them if not each.signal.startswith(_OF_THE_QUESTION)),
         memories=round(FEW / signals["q_few"] - FEW) if signals.get("q_few") else 0,
+        evidence=bool(speaks_for(np.array([[each.value for each in all_of_them]], np.float32))[0]),
     )
 
 

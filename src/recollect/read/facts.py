@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 
 from recollect.ledger.protocol import Ledger
 from recollect.model.query import Filter
 from recollect.model.result import Hit
-from recollect.model.scope import Scope
+from recollect.model.scope import Level, Scope
+from recollect.read.budget import MAX_CHARS_PER_TOKEN, count_tokens
+
+_NARROWEST = (Level.USER, Level.PROJECT, Level.SESSION)
 
 
 async def keyed_facts(
@@ -20,3 +25,30 @@ async def keyed_facts(
     return [
         Hit(fact, fact.importance, {"importance": fact.importance}, "a keyed fact, always given") for fact in facts
     ]
+
+
+def facts_first(facts: Sequence[Hit], hits: Sequence[Hit], *, per_source: int, tokens: int) -> tuple[Hit, ...]:
+    """What is always given, then what was found; a fact that was found keeps its score.
+
+    Facts take no more than a third of the tokens, so that there is room for what was asked. Of one key the narrowest
+    level holds, and one turn gives no more of them than it may of hits.
+    """
+    scored = {hit.id: hit for hit in hits}
+    room = tokens // 3
+    keys: dict[tuple[str, str | None], Level] = {}
+    for fact in facts:
+        slot = (fact.record.category, fact.record.key)
+        keys[slot] = max(keys.get(slot, fact.record.level), fact.record.level, key=_NARROWEST.index)
+    sources: Counter[str] = Counter(turn for hit in hits for turn in hit.record.evidence)
+    first: list[Hit] = []
+    for fact in facts:
+        record, cost = fact.record, count_tokens(fact.memory[: MAX_CHARS_PER_TOKEN * tokens])
+        crowded = fact.id not in scored and any(sources[turn] >= per_source for turn in record.evidence)
+        if keys[record.category, record.key] is not record.level or crowded or cost > room:
+            continue
+        room -= cost
+        if fact.id not in scored:
+            sources.update(record.evidence)
+        first.append(scored.get(fact.id, fact))
+    given = {hit.id for hit in first}
+    return (*first, *(hit for hit in hits if hit.id not in given))

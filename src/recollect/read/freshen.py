@@ -6,7 +6,6 @@ candidate takes the place of an older one is judged by a few signals of the pair
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.read.candidate import Candidate
-from recollect.read.fuse import Blend, read_blend
+from recollect.read.fuse import Blend, logit, read_blend
 from recollect.read.question import Question
 
 if TYPE_CHECKING:
@@ -80,7 +79,6 @@ def freshen(candidates: Sequence[Candidate], vectors: Floats, question: Question
     for (old, new), odds in zip(pairs.places, pairs.table @ blend.weights + blend.base, strict=True):
         if odds > 0 and first[new].score <= first[old].score:
             first[new].score = first[old].score
-            first[new].relevance = max(first[new].relevance, first[old].relevance)
             first[new].parts["fresher"] = 1.0
     return sorted(first, key=_place) + list(candidates[LOOKED_AT:])
 
@@ -103,7 +101,7 @@ def pair_table(first: Sequence[Candidate], vectors: Floats, question: Question) 
         other = bool(values[older].said) and bool(values[newer].said - values[older].said)
         places.append((older, newer))
         rows.append((
-            _logit(a.relevance) - _logit(b.relevance),
+            logit(a.relevance) - logit(b.relevance),
             float(alike[older, newer]),
             min(b.parts["coverage"] / max(a.parts["coverage"], 0.05), 1.5),
             b.parts["coverage"],
@@ -152,8 +150,3 @@ def _voice(candidate: Candidate) -> tuple[object, object]:
     """Who says it: what the assistant says does not replace what the user said."""
     detail = candidate.record.detail
     return detail.get("role", "user"), detail.get("name")
-
-
-def _logit(chance: float) -> float:
-    chance = min(max(chance, 1e-6), 1 - 1e-6)
-    return math.log(chance / (1 - chance))

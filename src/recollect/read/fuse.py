@@ -32,6 +32,8 @@ _IN_PERIOD = 1.5
 _MANY = 200.0
 # What speaks against a memory counts for this much of itself even where it is the only one: 5 of 25.
 _SURE = 5.0
+# On the scale where strangers are 0 and answers 1.
+_NEARER = 0.3
 # Beyond this a chance is 0 or 1 to the last digit, and its exponential soon more than can be held.
 _MOST_ODDS = 60.0
 
@@ -45,18 +47,26 @@ class Blend:
 
     def relevance(self, table: Floats, count: int) -> Floats:
         """How likely each candidate of so many memories answers the question, were an answer as likely as none."""
-        odds = np.clip(settled(self.base + table @ self.weights, count), -_MOST_ODDS, _MOST_ODDS)
+        odds = settled(self.base + table @ self.weights, count, speaks_for(table))
+        odds = np.clip(odds, -_MOST_ODDS, _MOST_ODDS)
         return np.asarray(1 / (1 + np.exp(-odds)), np.float32)
 
 
-def settled(odds: Floats, count: int) -> Floats:
+def settled(odds: Floats, count: int, evidence: NDArray[np.bool_]) -> Floats:
     """Log-odds as they stand among so many memories.
 
     Among few, any one is likelier to be what is meant, and little speaks against it for certain: neither which words
-    nobody says nor what is near by comparison. Both wear off as the memories grow.
+    nobody says nor what is near by comparison. Both wear off as the memories grow. What nothing speaks for stays out.
     """
     odds = odds + np.float32(0.5 * math.log1p(_MANY / max(count, 1)))
-    return np.where(odds < 0, odds * np.float32((count + _SURE) / (count + _SURE + FEW)), odds)
+    held_back = np.float32((count + _SURE) / (count + _SURE + FEW))
+    return np.where((odds < 0) & evidence, odds * held_back, odds)
+
+
+def speaks_for(table: Floats) -> NDArray[np.bool_]:
+    """Whether a candidate shares a word with the question, or is nearer to it than strangers are."""
+    evidence: NDArray[np.bool_] = (column(table, "coverage") > 0) | (column(table, "meaning") > _NEARER)
+    return evidence
 
 
 @cache
@@ -107,3 +117,9 @@ def _reciprocal_ranks(*signals: Floats) -> Floats:
         ranks[np.argsort(-values, kind="stable")] = np.arange(len(values), dtype=np.float32)
         total += np.where(values > 0, (_RANK_OFFSET + 1) / (_RANK_OFFSET + 1 + ranks), 0)
     return np.asarray(total / len(signals), np.float32)
+
+
+def logit(chance: float) -> float:
+    """The log-odds of a chance, within what a number can hold."""
+    chance = min(max(chance, 1e-6), 1 - 1e-6)
+    return math.log(chance / (1 - chance))

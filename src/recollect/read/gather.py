@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.model.talk import without_talk
-from recollect.read.question import Question, named_among, without_names
+from recollect.read.question import Question, bare_words, named_among, without_names
 from recollect.read.ruler import Ruler
 from recollect.read.signals import Outlook, Pool
 from recollect.read.when import Period
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 # As many rows like any other are assumed beside the user's own: three memories say little about what is near.
 _ASSUMED_ROWS = 20
+# In deviations above the mean, for a memory that has all of the question's words.
+_NEAR_BY_WORDS = np.float32(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +59,17 @@ class Gathered:
 async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, ruler: Ruler) -> Gathered:
     """The best rows of each kind and the turns beside them; every row gets all scores, however it was found."""
     view = await index.view(scope, wanted.filter, as_of=wanted.as_of)
-    named = named_among(wanted.question.text, view.speakers)
+    speakers = view.speakers_called(bare_words(wanted.question.text))
+    named = named_among(wanted.question.text, speakers)
     # Who said it is known of every turn: their names in the text would only blur the rest.
     words = without_talk(without_names(wanted.words, named) if named else wanted.words)
     near, said = await asyncio.gather(view.nearest(wanted.vector, limit=wanted.pool), ledger.lexical(scope, words))
     # Words are looked up for all that the user has: what may not be found must not crowd out what may.
     seen = view.sees(said.rows)
     said = Said(said.rows[seen], said.scores[seen], said.coverage[seen], said.missing, said.missed)
-    pool = _pool(view, wanted.vector, _candidates(view, near, said, wanted.pool), said)
-    return Gathered(pool, _outlook(wanted, words, view, named, near, said, ruler), view)
+    outlook = _outlook(wanted, words, view, {name: speakers[name] for name in named}, near, said, ruler)
+    pool = _pool(view, wanted.vector, _candidates(view, near, said, wanted.pool), said, outlook)
+    return Gathered(pool, outlook, view)
 
 
 def _candidates(view: View, near: Nearest, said: Said, limit: int) -> Rows:
@@ -77,15 +82,21 @@ def _candidates(view: View, near: Nearest, said: Said, limit: int) -> Rows:
     return rows[rows >= 0]
 
 
-def _pool(view: View, vector: Vector, rows: Rows, said: Said) -> Pool:
+def _pool(view: View, vector: Vector, rows: Rows, said: Said, outlook: Outlook) -> Pool:
     traits = view.traits(rows)
     before, after = view.beside(rows)
     at, here = _places(said.rows, rows)
+    coverage = _values(said.coverage, at, here)
+    # How near a memory without a vector is nobody knows, nor any of them while the embedder is away. Taken for far it
+    # would never be found: it is taken for as near as those are that share as many words.
+    guessed = np.float32(outlook.mean) + _NEAR_BY_WORDS * np.float32(outlook.spread) * coverage
+    known = traits.embedded & bool(vector.any())
     return Pool(
         rows=rows,
-        dense=view.similarity(vector, rows),
+        dense=np.where(known, view.similarity(vector, rows), guessed),
+        known=known,
         lexical=_values(said.scores, at, here),
-        coverage=_values(said.coverage, at, here),
+        coverage=coverage,
         before=_where(rows, before),
         after=_where(rows, after),
         traits=traits,
@@ -110,9 +121,8 @@ def _where(rows: Rows, wanted: Rows) -> Rows:
 
 
 def _outlook(
-    wanted: Wanted, words: str, view: View, named: list[str], near: Nearest, said: Said, ruler: Ruler
+    wanted: Wanted, words: str, view: View, named: Mapping[str, int], near: Nearest, said: Said, ruler: Ruler
 ) -> Outlook:
-    codes = {name: code for code, name in enumerate(view.speakers)}
     count = near.count + _ASSUMED_ROWS
     mean = (near.mean * near.count + ruler.mean * _ASSUMED_ROWS) / count
     variance = (
@@ -122,10 +132,10 @@ def _outlook(
     return Outlook(
         question=wanted.question,
         terms=len(query_terms(words)),
-        count=near.count,
+        count=view.count,
         missing=said.missed,
         unknown_names=any(_unknown(name, said, named) for name in _names(wanted)),
-        named=tuple(codes[name] for name in named),
+        named=tuple(named.values()),
         mean=mean,
         spread=max(variance, 1e-6) ** 0.5,
         ruler=ruler,
@@ -139,7 +149,7 @@ def _names(wanted: Wanted) -> list[str]:
     return [name for name in wanted.question.names if name.casefold() not in times]
 
 
-def _unknown(name: str, said: Said, named: list[str]) -> bool:
+def _unknown(name: str, said: Said, named: Collection[str]) -> bool:
     """Whether nobody ever spoke of this name."""
     terms = terms_of(name)
     return bool(terms) and said.missing.issuperset(terms) and not named_among(name, named)

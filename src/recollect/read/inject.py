@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
-from recollect.model.fence import QUESTION_MARK
+from recollect.model.fence import QUESTION_MARK, strip_injected
 from recollect.model.message import role_of
 
 Place: TypeAlias = Literal["before-question", "system", "question"]
@@ -28,10 +28,12 @@ def inject(messages: Sequence[Message], block: str, *, place: Place = "before-qu
     "system": at the end of the last of the system or developer messages that come first; a new one if none does.
     "question": the last user message becomes the block, "Current message:" and what it said.
     Where no user speaks, the first and the last put a user message after the system messages that come first.
+    A fenced block that an earlier call put there goes, so that messages which are handed back hold one block.
     """
     given = list(messages)
     if not given or not block.strip():
         return given
+    given = _without_blocks(given)
     match place:
         case "before-question":
             return _before_question(given, block)
@@ -63,6 +65,38 @@ def _in_question(messages: list[Message], block: str) -> list[Message]:
         return _before_question(messages, block)
     asked = messages[at].get("content")
     return [*messages[:at], _with_content(messages[at], _before(asked, block.rstrip("\n"))), *messages[at + 1 :]]
+
+
+def _without_blocks(messages: Sequence[Message]) -> list[Message]:
+    """The messages without what recall once put there; those that hold nothing of it are the very same."""
+    left = []
+    for message in messages:
+        ours = role_of(message) in (*_SYSTEM, "user")
+        kept = _without_block(message) if ours else message
+        # An image beside the block is the user's.
+        if kept is message or kept.get("content"):
+            left.append(kept)
+    return left
+
+
+def _without_block(message: Message) -> Message:
+    content = message.get("content")
+    if isinstance(content, str):
+        left: object = strip_injected(content)
+    elif isinstance(content, list):
+        parts = [(part, _without_block_in_part(part)) for part in content]
+        # A part that was a block and nothing else goes; one that was empty before is not ours.
+        left = [new for old, new in parts if new is old or new["text"].strip()]
+        left = content if all(new is old for old, new in parts) else left
+    else:
+        return message
+    return message if left is content or left == content else _with_content(message, left)
+
+
+def _without_block_in_part(part: Any) -> Any:
+    said = part.get("text") if isinstance(part, Mapping) else None
+    left = strip_injected(said) if isinstance(said, str) else said
+    return part if left == said else {**part, "text": left}
 
 
 def _question_at(messages: Sequence[Message]) -> int | None:

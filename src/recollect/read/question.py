@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from recollect.ledger.terms import STOP_WORDS
 from recollect.read.decide import decide
 
 # Enough of a pasted text to see what is asked.
@@ -95,6 +96,11 @@ def _names(text: str) -> list[str]:
     return [word for word, start in words if word[0].isupper() and start not in starts]
 
 
+def bare_words(text: str) -> set[str]:
+    """The words of a text as names are compared."""
+    return set(_BARE_WORD.findall(text.casefold()))
+
+
 def named_among(text: str, names: Collection[str]) -> list[str]:
     """Which of these folded names the text speaks of, in whole or by a first name."""
     folded = f" {_bare(text.casefold())} "
@@ -116,7 +122,10 @@ def _is_among(word: str, gone: Collection[str]) -> bool:
 def _speaks_of(folded: str, name: str) -> bool:
     plain = _bare(name)
     first = plain.partition(" ")[0]
-    return bool(plain) and (f" {plain} " in folded or (len(first) > 2 and f" {first} " in folded))
+    # "Will" and "The Boss" are not called by every question with a will or a the in it.
+    if first not in STOP_WORDS and len(first) > 2 and f" {first} " in folded:
+        return True
+    return bool(plain) and plain not in STOP_WORDS and f" {plain} " in folded
 
 
 def _bare(text: str) -> str:

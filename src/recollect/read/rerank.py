@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.errors import RecollectError
 from recollect.models.rerank import Reranker
+from recollect.read.candidate import Candidate
+from recollect.read.fuse import logit
 
 _log = logging.getLogger("recollect")
+
+# What a second look counts for beside the first, in log-odds, and which of its log-odds change nothing.
+_SECOND_LOOK, _UNDECIDED = 0.25, -2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +56,14 @@ async def rerank(
 
 def _none(why: str) -> Reranked:
     return Reranked(note=f"not reranked: {why}")
+
+
+def reconsider(candidates: Sequence[Candidate], scores: Sequence[float]) -> None:
+    """Blend the second look into the relevance of those that got one, the first; the others stay behind them."""
+    for each, score in zip(candidates, scores, strict=False):
+        each.parts["rerank"] = score
+        odds = logit(each.relevance) + _SECOND_LOOK * (logit(score) - _UNDECIDED)
+        each.relevance = 1 / (1 + math.exp(-odds))
+    worst = min((each.relevance for each in candidates[: len(scores)]), default=1.0)
+    for each in candidates[len(scores) :] if scores else ():
+        each.relevance = min(each.relevance, worst)

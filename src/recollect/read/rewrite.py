@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from recollect.errors import ModelUnavailable
+from recollect.model.fence import is_injected, strip_injected
 from recollect.model.message import role_of, text_of
 from recollect.prompts import prompt
 from recollect.read.context_terms import context_terms
@@ -25,6 +26,8 @@ _Said: TypeAlias = tuple[str, str]
 
 # How far back terms are taken from, and how much of the talk the LLM reads.
 USER_MESSAGES = 3
+# The assistant is wordy: of what it said, only the heaviest words.
+ASSISTANT_TERMS = 4
 LLM_MESSAGES = 6
 LLM_MESSAGE_CHARS = 500
 
@@ -34,7 +37,7 @@ MAX_ANSWER_TOKENS = 512
 _MAX_NOTE_CHARS = 200
 
 _LABEL = re.compile(
-    r"(?:(?:rewritten|standalone|self-contained|search|stored|hypothetical) )*"
+    r"(?:(?:rewritten|standalone|self-contained|search|stored|hypothetical) ){0,4}"
     r"(?:question|query|statement|sentence|answer|memory):\s+",
     re.IGNORECASE,
 )
@@ -68,7 +71,7 @@ async def rewrite(
 
     `said` is a question, or OpenAI-style messages, of which those of tools and of the application are not read.
     A question that stands alone stays as it is, in every mode but `hyde`: an imagined answer helps those too.
-    `auto` adds terms, and asks the LLM only where terms cannot help: none are to be had, or the question picks
+    `auto` adds terms, and asks the LLM only where terms cannot help: the user said none, or the question picks
     one of several things that were said. Where the LLM fails, is late or talks nonsense, terms are added.
     """
     question, before = _heard(said)
@@ -102,7 +105,8 @@ def question_of(said: str | Sequence[Mapping[str, object] | str]) -> str:
 def _heard(said: str | Sequence[Mapping[str, object] | str]) -> tuple[str, list[_Said]]:
     """The question, and what the two said before it."""
     messages = [said] if isinstance(said, str | Mapping) else said
-    turns = [_turn(message) for message in messages]
+    # What recall put in earlier was not said by anyone.
+    turns = [_turn(message) for message in messages if not is_injected(message)]
     asked = max((at for at, (role, _) in enumerate(turns) if role == "user"), default=None)
     if asked is None:
         return "", []
@@ -113,17 +117,24 @@ def _heard(said: str | Sequence[Mapping[str, object] | str]) -> tuple[str, list[
 def _turn(message: object) -> _Said:
     if isinstance(message, str):
         return "user", message
-    return role_of(message), text_of(message.get("content") if isinstance(message, Mapping) else None)
+    text = text_of(message.get("content") if isinstance(message, Mapping) else None)
+    return role_of(message), strip_injected(text)
 
 
 def _with_terms(question: str, before: Sequence[_Said]) -> Rewritten:
-    """The vague question with the words that the user's last messages are about."""
-    texts = [text for role, text in before if role == "user"][-USER_MESSAGES:]
-    terms = context_terms(texts, question=question)
+    """The vague question with the words that the user's last messages are about, or else the assistant's last."""
+    terms, note = _users_terms(question, before), "terms of the user's last messages added"
     if not terms:
-        return Rewritten(query=question, vague=True, note="vague, and the user's last messages hold no term to add")
-    query = " ".join([question, *terms]).strip()
-    return Rewritten(query=query, how="terms", vague=True, note="terms of the user's last messages added")
+        last = [text for role, text in before if role == "assistant"][-1:]
+        terms = context_terms(last, question=question, limit=ASSISTANT_TERMS)
+        note = "terms of the assistant's last message added"
+    if not terms:
+        return Rewritten(query=question, vague=True, note="vague, and the last messages hold no term to add")
+    return Rewritten(query=" ".join([question, *terms]).strip(), how="terms", vague=True, note=note)
+
+
+def _users_terms(question: str, before: Sequence[_Said]) -> list[str]:
+    return context_terms([text for role, text in before if role == "user"][-USER_MESSAGES:], question=question)
 
 
 def _prompt_for(mode: Mode, cheap: Rewritten, before: Sequence[_Said], *, question: str) -> str | None:
@@ -135,8 +146,10 @@ def _prompt_for(mode: Mode, cheap: Rewritten, before: Sequence[_Said], *, questi
         return "hyde"
     if not cheap.vague or not question:
         return None
-    terms_cannot_help = cheap.how == "as-is" or picks_one(question)
-    return "rewrite" if mode == "llm" or (mode == "auto" and terms_cannot_help) else None
+    if mode == "auto":
+        # What the assistant said may be beside the point: its terms are better than none, and no better than asking.
+        return "rewrite" if picks_one(question) or not _users_terms(question, before) else None
+    return "rewrite" if mode == "llm" else None
 
 
 async def _ask(chat: Chat, name: str, question: str, before: Sequence[_Said], timeout_s: float) -> str:

@@ -83,15 +83,19 @@ class RulerOf:
         self._embedder = embedder
         self._ruler = BUNDLED if embedder.model.name == BUNDLED_MODEL else None
         self._again_at = 0.0
+        self._measuring = False
 
     async def get(self) -> Ruler:
         """The ruler; while the embedder is away, that of the bundled one, since nothing is measured by it then."""
         if self._ruler is None:
-            if monotonic() < self._again_at:
+            if self._measuring or monotonic() < self._again_at:
                 return BUNDLED
+            self._measuring = True
             try:
                 self._ruler = await measure(self._embedder)
             except RecollectError:
                 self._again_at = monotonic() + _RETRY_S
                 return BUNDLED
+            finally:
+                self._measuring = False
         return self._ruler

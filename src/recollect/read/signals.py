@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 class Pool:
     """The candidates of one question, side by side.
 
-    `before` and `after` say where in the pool the turns beside each one stand, -1 where there is none.
+    `before` and `after` say where in the pool the turns beside each one stand, -1 where there is none. `dense` is
+    only guessed where it is not `known`: for what has no vector, and for all while the question has none.
     """
 
     rows: Places
     dense: Floats
+    known: NDArray[np.bool_]
     lexical: Floats
     coverage: Floats
     before: Places
@@ -108,8 +110,8 @@ def signals(pool: Pool, outlook: Outlook) -> Floats:
         question.personal, question.idle, FEW / (FEW + outlook.count),
     )  # fmt: skip
     table = np.empty((len(SIGNALS), count), np.float32)
-    for number, column in enumerate(columns):
-        table[number] = column
+    for row, column in zip(table, columns, strict=True):
+        row[:] = column
     return table.T
 
 

@@ -13,9 +13,10 @@ _UNSEEN = re.compile(
     "\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# What chat templates use to say who speaks; a model that reads such a mark in a memory would leave the message.
-_TEMPLATE_MARK = re.compile(
-    r"<(?=[|｜<]|/?(?:s|bos|eos|pad|unk|think|start_of_turn|end_of_turn|tool_call|tool_response|image|img)>)"
+# What chat templates use to say who speaks, and any tag or comment: a model that reads such a mark in a memory would
+# leave the message, and a page that shows it would obey it.
+_MARK = re.compile(
+    r"<(?=[|｜<!?]|/?[a-z][^<>=]*+[>=])"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|IMG)\])",
     re.IGNORECASE,
 )
@@ -36,9 +37,9 @@ def one_line(text: str) -> str:
     """The visible text on one line that starts no heading, list, quote, fence or turn of its own.
 
     Any run of spaces and line ends is one space. Three or more backticks or tildes become two, a mark that would
-    start a Markdown block gets a backslash before it, a mark of a chat template a space inside it.
+    start a Markdown block gets a backslash before it, a tag or a mark of a chat template a space inside it.
     """
     line = " ".join(visible(text).split())
-    line = _TEMPLATE_MARK.sub(lambda mark: mark[0] + " ", line)
+    line = _MARK.sub(lambda mark: mark[0] + " ", line)
     line = _CODE_FENCE.sub(lambda fence: fence[0][:2], line)
     return f"\\{line}" if _BLOCK_START.match(line) else line

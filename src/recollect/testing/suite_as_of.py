@@ -103,7 +103,21 @@ class AsOfSuite:
         await add(ledger, memory("on leave", valid_from=NOON, valid_to=NOON + DAY))
         assert await held(ledger, NOON) == {"on leave"}
         assert await held(ledger, NOON + DAY) == set()
-        assert await held(ledger, None) == {"on leave"}
+        assert await held(ledger, None) == set()
+
+    async def test_now_is_a_moment_like_any_other(self, ledger: Ledger) -> None:
+        long_ago, far_off = NOON - 3650 * DAY, NOON + 36500 * DAY
+        await add(
+            ledger,
+            memory("always"),
+            memory("begun", valid_from=long_ago),
+            memory("to come", valid_from=far_off),
+            memory("over", valid_from=long_ago, valid_to=NOON - 3600 * DAY),
+            memory("lasting", valid_to=far_off),
+            memory("expired", expires_at=long_ago),
+            memory("expiring", expires_at=far_off),
+        )
+        assert await held(ledger, None) == {"always", "begun", "lasting", "expiring"}
 
     async def test_what_expired_since_held_before(self, ledger: Ledger) -> None:
         await add(ledger, memory("parking ticket", expires_at=NOON + DAY))

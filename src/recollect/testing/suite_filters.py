@@ -40,6 +40,8 @@ class FilterSuite:
         records = [
             memory(each.content, id=each.id, **{name: getattr(each, name) for name in SEEN}) for each in three()
         ]
+        # Recall sees what holds now, whatever else the samples say of their times.
+        records = [replace(record, valid_from=None, valid_to=None, expires_at=None) for record in records]
         await add(ledger, *records)
         everyone = await ledger.matching(ANN, EVERYTHING)
         for plain, _ in CASES[theme]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from recollect.ledger.protocol import IndexRow, Ledger
 from recollect.model.change import Update
 from recollect.model.memory import Category
@@ -35,11 +33,10 @@ class TraitSuite:
         assert flags_in(second.traits) == Trait.TURN | Trait.ASSISTANT | Trait.ASKS
         assert (words_in(first.traits), words_in(second.traits)) == (3, 2)
 
-    async def test_a_memory_is_told_with_its_importance_and_when_it_happened(self, ledger: Ledger) -> None:
+    async def test_a_memory_is_told_with_when_it_happened(self, ledger: Ledger) -> None:
         happened = NOON - timedelta(days=400)
-        await add(ledger, memory("one", importance=0.9), memory("two", importance=0.1, occurred_at=happened))
+        await add(ledger, memory("one"), memory("two", occurred_at=happened))
         one, two = await rows_of(ledger)
-        assert [one.importance, two.importance] == pytest.approx([0.9, 0.1])
         assert (one.at, two.at) == (to_micros(NOON), to_micros(happened))
         assert (one.session, one.speaker) == ("", "")
 
@@ -62,12 +59,27 @@ class TraitSuite:
         await ledger.undo(ANN, (await last_entry(ledger)).id, by=BY)
         assert await rows_of(ledger) == before
 
-    async def test_a_change_of_importance_or_time_is_told(self, ledger: Ledger) -> None:
+    async def test_a_memory_is_told_with_the_bounds_within_which_it_may_be_found(self, ledger: Ledger) -> None:
+        soon, later = NOON + timedelta(days=1), NOON + timedelta(days=2)
+        await add(
+            ledger,
+            memory("none"),
+            memory("from", valid_from=soon),
+            memory("to", valid_to=soon),
+            memory("expiring", expires_at=soon),
+            memory("to and expiring", valid_to=soon, expires_at=later),
+            memory("expiring and to", valid_to=later, expires_at=soon),
+        )
+        told = [(row.begins, row.ends) for row in await rows_of(ledger)]
+        at = to_micros(soon)
+        assert told == [(None, None), (at, None), (None, at), (None, at), (None, at), (None, at)]
+
+    async def test_a_change_of_time_is_told(self, ledger: Ledger) -> None:
         (one,) = await add(ledger, memory("tea"))
         revision = await ledger.revision("ann")
-        await change(ledger, Update(one.id, {"importance": 1.0, "occurred_at": NOON - timedelta(days=1)}))
+        await change(ledger, Update(one.id, {"occurred_at": NOON - timedelta(days=1)}))
         _, [row] = await ledger.index_rows("ann", model=MODEL, after=revision.number)
-        assert (row.importance, row.at) == (1.0, to_micros(NOON - timedelta(days=1)))
+        assert row.at == to_micros(NOON - timedelta(days=1))
 
     async def test_what_is_no_turn_has_no_speaker_whatever_its_detail_says(self, ledger: Ledger) -> None:
         await add(ledger, memory("tea", category=Category.EVENT, detail={"role": "user", "name": "Ann"}))

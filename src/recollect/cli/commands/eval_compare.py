@@ -32,7 +32,8 @@ def compare(given: Given, a: Path, b: Path) -> None:
     """Tell whether one measurement is better than another.
 
     A and B are files that recollect eval wrote with --json FILE, of the same conversations. Each question is held
-    against itself; the interval is that of a bootstrap over the questions. Where it holds 0 the verdict is unclear.
+    against itself; the interval is that of a bootstrap over the questions. Where it holds 0 the verdict is unclear,
+    and where no question came out otherwise it is the same.
     """
     from recollect.evaluation.compare import compare as differences
 
@@ -60,12 +61,18 @@ def _apart(told: Mapping[str, Any], name: str) -> str:
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    verdict = "better" if row["low"] > 0 else "worse" if row["high"] < 0 else "unclear"
     return (
         f"{row['a']:.3f}",
         f"{row['b']:.3f}",
         f"{row['difference']:+.3f}",
         f"{row['low']:+.3f} to {row['high']:+.3f}",
         f"{row['n']:,}",
-        verdict,
+        _verdict(row),
     )
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    if row["low"] == row["high"] == 0:
+        # Not one question came out otherwise.
+        return "the same"
+    return "better" if row["low"] > 0 else "worse" if row["high"] < 0 else "unclear"

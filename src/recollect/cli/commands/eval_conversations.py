@@ -10,6 +10,7 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, Shared, listen_to_log, pass_given
+from recollect.cli.numbers import WholeNumber
 from recollect.cli.progress import Progress
 from recollect.cli.records import counted
 from recollect.cli.table import Column, print_table
@@ -53,9 +54,9 @@ def _command(name: str, title: str, file: str) -> click.Command:
         examples=(f"recollect eval {name} {file} --limit 1", f"recollect eval {name} {file} --json before.json"),
     )
     @click.argument("path", type=click.Path(path_type=Path))
-    @click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N conversations only.")
+    @click.option("--limit", type=WholeNumber(1), metavar="N", help="The first N conversations only.")
     @click.option(
-        "--k", type=click.IntRange(1, 100), default=10, metavar="N", help="Where hit, all and NDCG cut. [default: 10]"
+        "--k", type=WholeNumber(1, 100), default=10, metavar="N", help="Where hit, all and NDCG cut. [default: 10]"
     )
     @click.option(
         "--json",

@@ -10,6 +10,7 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, listen_to_log, pass_given
+from recollect.cli.numbers import Number, WholeNumber
 from recollect.cli.progress import Progress
 from recollect.cli.records import counted
 from recollect.cli.table import Column, Row, print_table
@@ -22,12 +23,12 @@ from recollect.cli.terminal import bold, print_json, say
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--same",
-    type=click.FloatRange(0, 5),
+    type=Number(0, 5),
     default=4.0,
     metavar="NUMBER",
     help="From this similarity on two sentences say the same. [default: 4]",
 )
-@click.option("--show", type=click.IntRange(0), default=0, metavar="N", help="Show N pairs that are wrongly merged.")
+@click.option("--show", type=WholeNumber(0), default=0, metavar="N", help="Show N pairs that are wrongly merged.")
 @pass_given
 def dedup(given: Given, path: Path, same: float, show: int) -> None:
     """Measure how well repetitions are told from look-alikes.

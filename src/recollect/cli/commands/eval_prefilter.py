@@ -10,6 +10,7 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
+from recollect.cli.numbers import WholeNumber
 from recollect.cli.records import counted
 from recollect.cli.table import Column, print_table
 from recollect.cli.terminal import bold, dim, print_json, say
@@ -21,7 +22,7 @@ from recollect.cli.terminal import bold, dim, print_json, say
     examples=("recollect eval prefilter messages.jsonl", "recollect eval prefilter messages.jsonl --show 20"),
 )
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--show", type=click.IntRange(0), default=0, metavar="N", help="Show N of the mistakes of each kind.")
+@click.option("--show", type=WholeNumber(0), default=0, metavar="N", help="Show N of the mistakes of each kind.")
 @pass_given
 def prefilter(given: Given, path: Path, show: int) -> None:
     """Measure how well recall knows when to search.

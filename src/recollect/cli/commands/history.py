@@ -9,6 +9,7 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
+from recollect.cli.numbers import WholeNumber
 from recollect.cli.records import ID, short_time
 from recollect.cli.table import Column, Row, print_table
 from recollect.cli.terminal import dim, print_json, say
@@ -25,13 +26,13 @@ _WHO = Column("WHO", optional=True)
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=20,
     metavar="N",
     show_default=True,
     help="How many at once.",
 )
-@click.option("--before", type=click.IntRange(1), metavar="CHANGE", help="Only changes before this number.")
+@click.option("--before", type=WholeNumber(1), metavar="CHANGE", help="Only changes before this number.")
 @pass_given
 def history(given: Given, memory_id: str | None, limit: int, before: int | None) -> None:
     """Tell what happened: who, when, why and what was before.

@@ -7,6 +7,7 @@ import click
 from recollect.cli.command import Command
 from recollect.cli.filters import filter_options
 from recollect.cli.given import Given, pass_given
+from recollect.cli.numbers import WholeNumber
 from recollect.cli.records import CATEGORY, CREATED, ID, MEMORY, short_time
 from recollect.cli.table import Column, print_table
 from recollect.cli.terminal import dim, print_json, say
@@ -31,7 +32,7 @@ _STATUS_HELP = f"{', '.join(Status)} or all. [default: active]"
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=20,
     metavar="N",
     show_default=True,

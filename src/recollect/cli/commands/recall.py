@@ -22,6 +22,15 @@ from recollect.errors import InvalidInput
 from recollect.model.result import Hit, Recalled
 
 _SCORE = Column("SCORE", style="bold", right=True)
+# How notes begin that tell what was done as planned; all others tell what failed.
+_AS_PLANNED = (
+    "searched: ",
+    "the question stands alone",
+    "vague, and ",
+    "terms of ",
+    "completed by ",
+    "an answer imagined by ",
+)
 
 
 @click.command(
@@ -72,7 +81,8 @@ def recall(
         say()
         print_table([_SCORE, ID, CATEGORY, MEMORY], [_row(hit, recalled) for hit in recalled])
     for note in recalled.notes:
-        say(dim(note), err=True)
+        if given.verbose or not note.startswith(_AS_PLANNED):
+            say(dim(note), err=True)
 
 
 def _given_messages(question: Sequence[str], file: str) -> Any:

@@ -46,7 +46,7 @@ def search(given: Given, query: tuple[str, ...], explain: bool, asked: Asked) ->
     for note in result.notes:
         say(dim(note), err=True)
     if not result.hits:
-        _say_nothing(given, filtered=asked["filters"] != EVERYTHING or bool(asked["min_score"]))
+        _say_nothing(given, asked)
     if explain:
         say_trace(result.hits, result.candidates, result.steps_us, learned=learned)
     elif result.hits:
@@ -65,7 +65,14 @@ def _trace(result: SearchResult) -> dict[str, object]:
     }
 
 
-def _say_nothing(given: Given, *, filtered: bool) -> None:
-    narrow = "Try it without the filters" if filtered else "Try other words, or recollect list to see what there is"
+def _say_nothing(given: Given, asked: Asked) -> None:
+    narrowing = [
+        *(["the filters"] if asked["filters"] != EVERYTHING else []),
+        *(["--min-score"] if asked["min_score"] else []),
+        *(["--as-of"] if asked["as_of"] is not None else []),
+    ]
+    narrow = "Try other words, or recollect list to see what there is"
+    if narrowing:
+        narrow = f"Try it without {' and '.join(filter(None, [', '.join(narrowing[:-1]), narrowing[-1]]))}"
     other = "" if given.user else "; --user ID looks at another user's"
     say(f"Nothing found for user {given.user_id}. ", dim(f"{narrow}{other}."))

@@ -8,13 +8,14 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
+from recollect.cli.numbers import WholeNumber
 from recollect.cli.terminal import bold, dim, print_json, say
 from recollect.errors import Unavailable
 
 
 @click.command(cls=Command, whose="", examples=("recollect serve", "recollect serve --port 9000"))
 @click.option("--host", metavar="ADDRESS", help="Address to listen on. [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Port; 0 for any. [default: 8100]")
+@click.option("--port", type=WholeNumber(0, 65_535), metavar="N", help="Port; 0 for any. [default: 8100]")
 @pass_given
 def serve(given: Given, host: str | None, port: int | None) -> None:
     """Run the server.

@@ -16,7 +16,6 @@ from recollect.model.query import EVERYTHING, Filter, Listing, checked_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import now, to_micros
 
 
 async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRecord]:
@@ -88,10 +87,10 @@ async def keyed(
     tx: Tx, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
 ) -> list[MemoryRecord]:
     """The most important facts with a key; read by the index that keeps keys unique."""
-    params: dict[str, Any] = {"least": least, "limit": checked_limit(limit), "now": to_micros(as_of or now())}
+    params: dict[str, Any] = {"least": least, "limit": checked_limit(limit)}
     rows = await tx.rows(
         f"SELECT {SELECTED} FROM memories WHERE {_seen(tx, scope, filter, params, as_of=as_of)} "
-        'AND "key" IS NOT NULL AND importance >= :least AND (expires_at IS NULL OR expires_at > :now) '
+        'AND "key" IS NOT NULL AND importance >= :least '
         "ORDER BY importance DESC, row LIMIT :limit",
         params,
     )

@@ -87,7 +87,9 @@ async def index_rows(tx: Tx, user: str, model: EmbeddingModel, after: int) -> tu
     current = await revision(tx, user)
     rows = await tx.rows(
         "SELECT m.row, m.place, m.status, m.session_id, m.speaker, m.traits, "
-        "COALESCE(m.occurred_at, m.created_at), m.importance, v.vector FROM memories m "
+        "COALESCE(m.occurred_at, m.created_at), m.valid_from, "
+        "CASE WHEN m.valid_to < m.expires_at THEN m.valid_to ELSE COALESCE(m.expires_at, m.valid_to) END, "
+        "v.vector FROM memories m "
         "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row "
         "WHERE m.user_id = :user AND m.revision > :after",
         {"user": user, "model": await model_number(tx, model) or 0, "after": after},

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from recollect.ledger.sql.tx import SIGNS, Dialect
 from recollect.model.query import FIELDS, And, Filter, Kind, Not, Op, Or, Where
 from recollect.model.scope import Scope
-from recollect.model.times import to_micros
+from recollect.model.times import now, to_micros
 
 # Texts in the body, and what they are when they are not written down.
 _IN_BODY = {"value": "NULL", "source": "''", "trust": "'high'"}
@@ -81,9 +81,13 @@ def seen_from(scope: Scope, dialect: Dialect, params: dict[str, Any]) -> str:
 
 
 def held_at(moment: datetime | None, params: dict[str, Any]) -> str:
-    """SQL for what is active or, given a moment, for what held then: the same rule as `model.validity`."""
+    """SQL for what holds now or, given a moment, for what held then: the same rules as `model.validity`."""
     if moment is None:
-        return "status = 'active'"
+        params["now"] = to_micros(now())
+        return (
+            "status = 'active' AND (valid_from IS NULL OR valid_from <= :now) "
+            "AND (valid_to IS NULL OR valid_to > :now) AND (expires_at IS NULL OR expires_at > :now)"
+        )
     params["as_of"] = to_micros(moment)
     return (
         "status IN ('active', 'superseded') AND COALESCE(valid_from, created_at) <= :as_of "

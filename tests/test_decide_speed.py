@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -15,9 +15,9 @@ from recollect.read.decide import decide
 def seconds(text: str) -> float:
     best = 1.0
     for _ in range(3):
-        start = perf_counter()
+        start = thread_time()
         decide(text)
-        best = min(best, perf_counter() - start)
+        best = min(best, thread_time() - start)
     return best
 
 
@@ -67,11 +67,11 @@ def test_every_expression_takes_time_in_line_with_the_text(pattern: tuple[str, s
     text = (unit * 100_000)[:100_000] + "!"
 
     def taken(part: str) -> float:
-        start = perf_counter()
+        start = thread_time()
         expression.sub("", part)
         expression.fullmatch(part)
         expression.findall(part)
-        return perf_counter() - start
+        return thread_time() - start
 
     whole = min(taken(text) for _ in range(3))
     quarter = min(taken(text[:25_000]) for _ in range(3))

@@ -227,12 +227,12 @@ class TestHttpReranker:
             await reranker.rerank(QUERY, TEXTS)
 
     async def test_a_slow_server_is_given_up_in_time(self, server: Server) -> None:
-        server.pause_s = 1.0
+        server.pause_s = 8.0
         reranker = HttpReranker(server.url, model="m", timeout_s=0.1)
         start = time.perf_counter()
         with pytest.raises(ModelUnavailable, match=r"0\.1 s"):
             await reranker.rerank(QUERY, TEXTS)
-        assert time.perf_counter() - start < 0.8
+        assert time.perf_counter() - start < 5
         await reranker.close()
 
     async def test_a_server_that_is_not_there_is_unavailable(self, server: Server) -> None:

@@ -180,7 +180,7 @@ def expressions(*modules: ModuleType) -> list[Any]:
 def test_an_expression_takes_no_longer_than_its_text(expression: re.Pattern[str]) -> None:
     for worst in _WORST:
         text = worst * (100_000 // len(worst)) + "\x00"
-        assert _quickest(lambda text: sum(1 for _ in expression.finditer(text)), text) <= 0.05, repr(worst)
+        assert _quickest(lambda text: expression.sub("", text), text) <= 0.05, repr(worst)
 
 
 def test_looking_takes_no_longer_than_the_text() -> None:
@@ -194,9 +194,9 @@ def _quickest(look: Callable[[str], object], text: str) -> float:
     """The shortest of a few tries, in seconds: others may use the machine as well."""
     took = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         look(text)
-        took.append(time.perf_counter() - start)
+        took.append(time.thread_time() - start)
         if took[-1] <= 0.05:
             break
     return min(took)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from recollect.read.cues import WORD, Cue, Cues, Side, cues, examined, plain, small_talk
 from recollect.read.small_words import small_words_of, words_of
@@ -64,7 +65,12 @@ def decide(text: str, *, is_fact: bool | None = None, requires_tool: bool | None
     `is_fact` and `requires_tool` are what the caller knows of it: True skips what is not personal, False rules out
     that it is skipped as general knowledge or as something for a tool.
     """
-    shown = examined(text)
+    return _decide(examined(text), is_fact, requires_tool)
+
+
+# A recall decides, and the search it begins asks again.
+@lru_cache(maxsize=64)
+def _decide(shown: str, is_fact: bool | None, requires_tool: bool | None) -> Decision:
     folded = plain(shown)
     words = WORD.findall(folded)
     if not words:

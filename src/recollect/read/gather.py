@@ -63,7 +63,8 @@ async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, 
     named = named_among(wanted.question.text, speakers)
     # Who said it is known of every turn: their names in the text would only blur the rest.
     words = without_talk(without_names(wanted.words, named) if named else wanted.words)
-    near, said = await asyncio.gather(view.nearest(wanted.vector, limit=wanted.pool), ledger.lexical(scope, words))
+    # Words first: where they are looked up in another thread, the vectors are compared meanwhile.
+    said, near = await asyncio.gather(ledger.lexical(scope, words), view.nearest(wanted.vector, limit=wanted.pool))
     # Words are looked up for all that the user has: what may not be found must not crowd out what may.
     seen = view.sees(said.rows)
     said = Said(said.rows[seen], said.scores[seen], said.coverage[seen], said.missing, said.missed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from recollect.ledger.terms import STOP_WORDS
 from recollect.read.decide import decide
@@ -72,7 +73,12 @@ class Question:
 
 def look_at(text: str) -> Question:
     """See what kind of question this is, by a few words of it."""
-    text = text[:_LOOKED_AT].replace("’", "'")
+    return _look_at(text[:_LOOKED_AT].replace("’", "'"))
+
+
+# One question is looked at by several steps.
+@lru_cache(maxsize=64)
+def _look_at(text: str) -> Question:
     lowered = text.lower()
     return Question(
         text=text,

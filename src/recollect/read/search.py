@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 # How many rows each way of finding may offer for one hit asked for.
-_POOL_FACTOR = 6
-_MIN_POOL = 64
+_POOL_FACTOR = 5
+_MIN_POOL = 40
 # How many candidates are read beyond those asked for, so that steps which leave some out have others to offer: a few
 # for repetitions, more where variety is wanted.
 _SPARE, _SPARE_FOR_VARIETY = 8, 20

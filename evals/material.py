@@ -18,7 +18,7 @@ _SMALL_QUESTIONS, _SMALL_STRANGERS = 6, 3
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """A conversation to remember, what is asked of it, and how much one of its questions weighs."""
+    """A conversation to remember with what is asked of it, the set it is from, and whether it was cut small."""
 
     source: str
     conversation: Conversation

@@ -80,7 +80,6 @@ async def held(material: Material, home: Path) -> AsyncIterator[Held]:
             turns = [turn for turn in material.conversation.turns if turn.text.strip()]
             for session, group in groupby(turns, key=lambda turn: turn.session):
                 said = list(group)
-                # The file's own id travels as the name of the turn's evidence would: by position.
                 await memory.remember([as_message(turn) for turn in said], user_id=USER, session_id=session)
         yield Held(finders, await _rows(material, finders))
 

@@ -285,8 +285,8 @@ class AsyncMemory:
     ) -> Recalled:
         """The memories that help to answer the last message: hits, a block for the prompt, and the messages with it.
 
-        It decides whether to search at all, completes a vague question from the messages before it, and gives the
-        user's keyed facts whatever is asked. If memory is away the outcome says so, and the messages stay as given.
+        It decides whether to search at all, completes a vague question from the messages before it, and where it
+        searches gives the user's keyed facts too. If memory is away the outcome says so, and the messages stay as given.
         """
         from recollect.recall import Recall
 

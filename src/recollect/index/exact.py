@@ -33,7 +33,7 @@ _NEVER = np.float32(-2)
 
 
 class ExactView:
-    """The rows of one shard that may be found, as they were when the view was made."""
+    """The rows of one shard that could be found when the view was made, told of as they are now."""
 
     def __init__(self, shard: Shard, mask: NDArray[np.bool_]) -> None:
         count = len(mask)

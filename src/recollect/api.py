@@ -286,7 +286,7 @@ class AsyncMemory:
         """The memories that help to answer the last message: hits, a block for the prompt, and the messages with it.
 
         It decides whether to search at all, completes a vague question from the messages before it, and where it
-        searches gives the user's keyed facts too. If memory is away the outcome says so, and the messages stay as given.
+        searches gives the user's keyed facts too. If memory is away the outcome says so; the messages stay as given.
         """
         from recollect.recall import Recall
 

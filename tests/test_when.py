@@ -302,6 +302,13 @@ VOCABULARY = sorted(
 )
 
 
+@pytest.mark.parametrize("unit", sorted(when_words.UNITS))
+def test_every_unit_can_be_read_beside_every_word(unit: str) -> None:
+    for word in VOCABULARY:
+        periods(f"{word} {unit}", at=AT)
+        periods(f"{unit} {word}", at=AT)
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(VOCABULARY), max_size=12).map(" ".join)))
 def test_any_text_can_be_read(text: str) -> None:

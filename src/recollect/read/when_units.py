@@ -30,7 +30,8 @@ def unit(text: Words, place: int) -> Found | None:
     if (found := _counted(text, name, first, last)) and (text.words[found.first] == "il" or not is_article):
         return found
     if after in say.LAST_AFTER:
-        return Found(first, last + 1, whole(name, text.at, back=1))
+        short = name in ("minute", "hour")
+        return Found(first, last + 1, rolling(text.at, name, 1) if short else whole(name, text.at, back=1))
     if is_article:
         return None
     if before in say.PAST:

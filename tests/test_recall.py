@@ -93,6 +93,24 @@ def test_no_memories_asked_for_is_disabled(memory: Memory) -> None:
     assert len(recalled) == 0
 
 
+def test_what_carries_a_withheld_tag_stays_out_of_the_prompt(tmp_path: Path) -> None:
+    with opened(tmp_path, recall_withhold="private, health") as memory:
+        memory.add("I buy my green tea at the harbour", user_id="a", tags=["private"])
+        memory.add("My name is Ann", user_id="a", key="name", value="Ann", importance=0.9, tags=["health"])
+        blocked = memory.recall(TEA, user_id="a")
+        assert (blocked.outcome, blocked.reason) == (
+            RecallOutcome.POLICY_BLOCKED,
+            "nothing may be shown: withheld by tag: 2",
+        )
+        assert (blocked.hits, blocked.messages) == ((), (user(TEA),))
+        memory.add("Green tea must not be boiled", user_id="a", tags=["kitchen"])
+        recalled = memory.recall(TEA, user_id="a")
+        assert (recalled.outcome, texts(recalled)) == (RecallOutcome.USED, ["Green tea must not be boiled"])
+        assert "withheld by tag: 2" in recalled.notes
+        # Whoever searches sees what is theirs.
+        assert "I buy my green tea at the harbour" in [hit.memory for hit in memory.search(TEA, user_id="a")]
+
+
 def test_an_outcome_can_be_written_as_json(memory: Memory) -> None:
     memory.add("I buy my green tea at the harbour", user_id="a")
     plain = memory.recall(TEA, user_id="a", trace=True).to_dict()

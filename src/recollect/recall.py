@@ -1,6 +1,6 @@
 """The read flow: from what is being said to the memories in the prompt.
 
-decide -> rewrite -> when -> search, with the keyed facts beside it -> fit the budget -> inject.
+decide -> rewrite -> when -> search, with the keyed facts beside it -> withhold -> fit the budget -> inject.
 Every step is a file in `read/`; this one only conducts.
 """
 
@@ -17,7 +17,7 @@ from recollect.errors import InvalidInput, RecollectError
 from recollect.model.context import Context
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import EVERYTHING, Filter, both
-from recollect.model.result import Hit, Recalled, SearchResult
+from recollect.model.result import Hit, Recalled
 from recollect.model.scope import Scope
 from recollect.read.decide import decide
 from recollect.read.facts import facts_first, keyed_facts
@@ -27,6 +27,7 @@ from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
 from recollect.read.search import Finders, Search, Taste, search
 from recollect.read.trace import Clock
 from recollect.read.when import TimeWords, spoken_of
+from recollect.read.withhold import withhold
 
 if TYPE_CHECKING:
     from recollect.models.chat import Chat
@@ -66,6 +67,8 @@ class Habits:
     tokens: int = 2048
     style: str = "recollect"
     place: Place = "before-question"
+    summary: bool = False
+    withhold: frozenset[str] = frozenset()
     taste: Taste = field(default_factory=lambda: Taste(diversity=0.7))
 
 
@@ -110,18 +113,31 @@ async def _recall(
     searching = asyncio.create_task(search(scope, _search(asked, habits, rewritten, question), habits.taste, finders))
     try:
         facts = await _facts(scope, asked, habits, finders)
+        summary = await _summary(scope, asked, habits, finders)
         found = await searching
     finally:
         # Where one failed, nobody waits for the other.
         searching.cancel()
     clock.steps_us.update(found.steps_us)
     clock.skip()
-    hits = facts_first(facts, found.hits, per_source=habits.taste.per_source, tokens=habits.tokens)
-    context = format_context(habits.style, hits, budget_tokens=habits.tokens, now=asked.at, summary=asked.summary)
+    fitting = facts_first(facts, found.hits, per_source=habits.taste.per_source, tokens=habits.tokens)
+    hits, withheld = withhold(fitting, habits.withhold)
+    context = format_context(habits.style, hits, budget_tokens=habits.tokens, now=asked.at, summary=summary)
     clock.mark("format")
     messages = inject(asked.messages, context.text, place=habits.place)
     clock.mark("inject")
-    return _recalled(asked, clock, hits, context, messages, found, rewritten, decision.reason)
+    notes = (f"searched: {decision.reason}", rewritten.note, withheld, *found.notes)
+    return Recalled(
+        outcome=_outcome(context, withheld),
+        reason=_told(context, withheld),
+        query=rewritten.query,
+        hits=hits,
+        context=context,
+        messages=tuple(messages),
+        steps_us=clock.steps_us,
+        notes=tuple(filter(None, notes)),
+        candidates=found.candidates,
+    )
 
 
 async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> list[Hit]:
@@ -133,6 +149,13 @@ async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) 
         least=habits.facts_importance,
         as_of=asked.as_of,
     )
+
+
+async def _summary(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> str | None:
+    """What the conversation came to so far, where it is wanted: as the caller says, or as it was kept."""
+    if asked.summary is not None or not habits.summary or not scope.session:
+        return asked.summary
+    return (await finders.ledger.conversation(scope)).summary
 
 
 def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) -> Search:
@@ -152,32 +175,16 @@ def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) 
     )
 
 
-def _recalled(
-    asked: Recall,
-    clock: Clock,
-    hits: Sequence[Hit],
-    context: Context,
-    messages: list[Any],
-    found: SearchResult,
-    rewritten: Rewritten,
-    decided: str,
-) -> Recalled:
-    used = bool(context.text)
-    return Recalled(
-        outcome=RecallOutcome.USED if used else RecallOutcome.MISSING,
-        reason=_told(len(context.used)) if used else "nothing that was kept fits the question",
-        query=rewritten.query,
-        hits=tuple(hits),
-        context=context,
-        messages=tuple(messages),
-        steps_us=clock.steps_us,
-        notes=tuple(filter(None, (f"searched: {decided}", rewritten.note, *found.notes))),
-        candidates=found.candidates,
-    )
+def _outcome(context: Context, withheld: str) -> RecallOutcome:
+    if context.text:
+        return RecallOutcome.USED
+    return RecallOutcome.POLICY_BLOCKED if withheld else RecallOutcome.MISSING
 
 
-def _told(count: int) -> str:
-    return "1 memory" if count == 1 else f"{count} memories"
+def _told(context: Context, withheld: str) -> str:
+    if not context.text:
+        return f"nothing may be shown: {withheld}" if withheld else "nothing that was kept fits the question"
+    return "1 memory" if len(context.used) == 1 else f"{len(context.used)} memories"
 
 
 def _without(asked: Recall, clock: Clock, outcome: RecallOutcome, reason: str) -> Recalled:

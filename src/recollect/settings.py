@@ -145,6 +145,13 @@ class Settings(BaseModel):
             "or the last user message itself."
         ),
     ] = "before-question"
+    context_summary: Annotated[
+        bool, Field(description="Whether the summary of the conversation so far goes into the prompt, too.")
+    ] = False
+    recall_withhold: Annotated[
+        str,
+        Field(description="Tags, separated by commas: memories that carry one are never put into a prompt."),
+    ] = ""
 
     llm: Annotated[
         str, Field(description="Model for rewriting questions and learning from chats; empty for none.")
@@ -160,7 +167,10 @@ class Settings(BaseModel):
 
     reranker: Annotated[
         str,
-        Field(description="What looks at the best candidates again: none, neural (an extra) or http:MODEL."),
+        Field(
+            description="What looks at the best candidates again: none, neural (an extra), "
+            "sentence-transformers:NAME, fastembed:NAME or http:MODEL."
+        ),
     ] = "none"
     reranker_url: Annotated[
         str, Field(description="Address of an HTTP reranker, in the shape of Cohere, Jina or TEI.")

@@ -21,6 +21,7 @@ from recollect.settings import Settings
 _log = logging.getLogger("recollect")
 LEDGER_FILE = "recollect.db"
 _HUBS = ("model2vec", "sentence-transformers", "fastembed")
+_RERANKER_HUBS = ("sentence-transformers", "fastembed")
 _MEGABYTE = 1 << 20
 
 
@@ -79,6 +80,8 @@ def _habits(settings: Settings) -> Habits:
         tokens=settings.context_tokens,
         style=settings.context_format,
         place=settings.context_place,
+        summary=settings.context_summary,
+        withhold=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
         taste=taste,
     )
 
@@ -142,11 +145,9 @@ def open_reranker(settings: Settings) -> Reranker | None:
     kind, _, name = settings.reranker.partition(":")
     if kind in ("none", "") and not name:
         return None
-    if kind == "neural" and not name:
-        from recollect.models.neural_reranker import NeuralReranker
-
+    if (kind == "neural" and not name) or (kind in _RERANKER_HUBS and name):
         try:
-            return NeuralReranker()
+            return _local_reranker(settings.reranker)
         except MissingExtra as error:
             # Found worse without it, but found.
             _log.warning("memories are recalled without a second look: %s", error)
@@ -156,7 +157,18 @@ def open_reranker(settings: Settings) -> Reranker | None:
 
         key = settings.reranker_api_key.get_secret_value()
         return HttpReranker(settings.reranker_url, key, model=name, timeout_s=settings.rerank_timeout_s)
-    raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use none, neural or http:MODEL")
+    known = ", ".join(("none", "neural", *(f"{hub}:NAME" for hub in _RERANKER_HUBS)))
+    raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use {known} or http:MODEL")
+
+
+def _local_reranker(name: str) -> Reranker:
+    if name.partition(":")[0] == "neural":
+        from recollect.models.neural_reranker import NeuralReranker
+
+        return NeuralReranker()
+    from recollect.models.hub_reranker import HubReranker
+
+    return HubReranker.named(name)
 
 
 def _borrowed(embedder: Embedder, settings: Settings) -> Embedder:

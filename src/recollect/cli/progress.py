@@ -1,7 +1,8 @@
-"""A counter on the last line of the terminal while something long is under way."""
+"""A bar on the last line of the terminal while something long is under way."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
@@ -9,13 +10,22 @@ from typing import Self
 
 _EVERY_S = 0.1
 
+# Sooner than this the rest is anyone's guess.
+_GUESS_AFTER_S = 1.0
+
+_WIDEST_BAR, _NARROWEST_BAR = 30, 8
+
 
 class Progress:
-    """Tells on stderr how far it is, if that is a terminal; leaves no trace when it is done."""
+    """Tells on stderr how far it is, if that is a terminal; leaves no trace when it is done.
+
+    With a `total` as a bar, with the share, the time it took and an estimate of the rest; without one as a count.
+    """
 
     def __init__(self, doing: str, *, total: int | None = None) -> None:
         self._doing = doing
         self._total = total
+        self._began_at = time.monotonic()
         self._shown_at = 0.0
         self._on_terminal = sys.stderr.isatty()
 
@@ -28,8 +38,8 @@ class Progress:
         if not self._on_terminal or now - self._shown_at < _EVERY_S:
             return
         self._shown_at = now
-        of = f" of {self._total:,}" if self._total and self._total >= done else ""
-        sys.stderr.write(f"\r{self._doing} {done:,}{of}\x1b[K")
+        shown = line(self._doing, done, total=self._total, elapsed_s=now - self._began_at, columns=_columns())
+        sys.stderr.write(f"\r{shown}\x1b[K")
         sys.stderr.flush()
 
     def __exit__(
@@ -38,3 +48,37 @@ class Progress:
         if self._shown_at:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def line(doing: str, done: int, *, total: int | None, elapsed_s: float, columns: int) -> str:
+    """What there is to tell, in fewer than `columns`: a line that wraps could not be wiped away."""
+    took = duration(elapsed_s)
+    if not total or done > total:
+        # More than was thought there would be: how much more nobody knows.
+        return f"{doing} {done:,}  {took}"[: columns - 1]
+    left = (
+        f", about {duration(elapsed_s * (total - done) / done)} left" if done and elapsed_s >= _GUESS_AFTER_S else ""
+    )
+    before, after = f"{doing} ", f"{done:,} of {total:,}  {100 * done // total} %  {took}{left}"
+    # Room for the longest that may follow is kept from the start, so that the bar does not shrink while it fills.
+    longest = f"[] {total:,} of {total:,}  100 %  {took}, about 00:00 left"
+    room = min(_WIDEST_BAR, columns - 1 - len(before) - len(longest))
+    if room >= _NARROWEST_BAR:
+        full = room * done // total
+        before += f"[{'#' * full}{'.' * (room - full)}] "
+    return (before + after)[: columns - 1]
+
+
+def duration(seconds: float) -> str:
+    """Minutes and seconds, and hours where there are any: 0:07, 12:30, 1:02:03."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def _columns() -> int:
+    try:
+        # A terminal that does not know its width says 0.
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

@@ -6,13 +6,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+import simsimd
 
 from recollect.index.protocol import Nearest, Traits
-from recollect.index.shard import Shard
+from recollect.index.shard import Shard, coarsened
 from recollect.ledger.protocol import Ledger
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 # Below this many numbers a product takes less than a millisecond: not worth another thread.
-_INLINE_NUMBERS = 4_000_000
+_INLINE_NUMBERS = 5_000_000
 # Up to here taking up rows takes a few milliseconds.
 _INLINE_ROWS = 1_000
 # Below any cosine.
@@ -40,7 +41,9 @@ class ExactView:
         self._shard = shard
         self._mask = mask
         self._rows = shard.rows[:count]
-        self._matrix = shard.matrix[:count]
+        self._halves = shard.halves[:count]
+        self._coarse = shard.coarse[:count]
+        self._scales = shard.scales[:count]
         self._embedded = shard.embedded[:count]
         self._looked_up: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None
 
@@ -54,8 +57,12 @@ class ExactView:
         said_by = shard.speakers[: len(self._mask)]
         return {name: code for name, code in called.items() if (self._mask & (said_by == code)).any()}
 
+    @property
+    def is_quick(self) -> bool:
+        return self._coarse.size <= _INLINE_NUMBERS
+
     async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
-        if self._matrix.size <= _INLINE_NUMBERS:
+        if self.is_quick:
             return self._nearest(vector, limit)
         return await asyncio.to_thread(self._nearest, vector, limit)
 
@@ -64,8 +71,7 @@ class ExactView:
         seen = int(np.count_nonzero(found))
         if not seen:
             return Nearest(np.empty(0, np.int64), np.empty(0, np.float32), 0, 0.0, 0.0)
-        scores = self._matrix @ vector
-        np.maximum(scores, 0, out=scores)
+        scores = self._coarse_scores(vector)
         if seen < len(scores):
             # What may not be found counts as nothing in the sums, and as worse than anything in the order.
             scores *= found
@@ -73,31 +79,50 @@ class ExactView:
         deviation = max(float(scores @ scores) / seen - mean * mean, 0.0) ** 0.5
         if seen < len(scores):
             scores[~found] = _NEVER
-        best = np.argpartition(scores, len(scores) - limit)[-limit:] if limit < seen else np.flatnonzero(found)
-        best = best[np.argsort(-scores[best], kind="stable")]
-        return Nearest(self._rows[best], scores[best], seen, mean, deviation)
+        # A few more than asked for, so that none is missed for the steps the coarse copy is made of.
+        few = limit + limit // 4 + 4
+        best = np.argpartition(scores, len(scores) - few)[-few:] if few < seen else np.flatnonzero(found)
+        exact = _cosines(vector, self._halves[best])
+        order = np.lexsort((best, -exact))[:limit]
+        return Nearest(self._rows[best[order]], exact[order], seen, mean, deviation)
+
+    def _coarse_scores(self, vector: Vector) -> NDArray[np.float32]:
+        """The cosine of every row, to two places behind the point; below 0 it is 0."""
+        [steps], [step] = coarsened(vector[None])
+        scores = _dots(steps, self._coarse)
+        scores *= self._scales
+        scores *= step
+        return np.maximum(scores, 0, out=scores)
 
     def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores = np.zeros(len(rows), np.float32)
         at, here = self._look_up(rows)
-        if here.any():
-            scores[here] = np.maximum(self._matrix[at[here]] @ vector, 0)
-        return scores
+        if not here.any():
+            return np.zeros(len(rows), np.float32)
+        return _cosines(vector, self._halves[at]) * here
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         at, here = self._look_up(rows)
         found = np.zeros((len(rows), self._shard.dimensions), np.float32)
-        found[here] = self._matrix[at[here]]
+        found[here] = self._halves[at[here]]
         return found
 
     def traits(self, rows: NDArray[np.int64]) -> Traits:
         at, here = self._look_up(rows)
         shard = self._shard
+        if here.all():
+            return Traits(
+                flags=shard.flags[at],
+                words=shard.words[at],
+                sessions=shard.sessions[at],
+                speakers=shard.speakers[at],
+                at_s=shard.at_s[at],
+                embedded=shard.embedded[at],
+            )
         return Traits(
-            flags=np.where(here, shard.flags[at], 0).astype(np.int64),
+            flags=np.where(here, shard.flags[at], 0),
             words=np.where(here, shard.words[at], np.float32(0)),
-            sessions=np.where(here, shard.sessions[at], -1).astype(np.int64),
-            speakers=np.where(here, shard.speakers[at], -1).astype(np.int64),
+            sessions=np.where(here, shard.sessions[at], -1),
+            speakers=np.where(here, shard.speakers[at], -1),
             at_s=np.where(here, shard.at_s[at], 0.0),
             embedded=here & shard.embedded[at],
         )
@@ -109,11 +134,11 @@ class ExactView:
 
     def _seen_rows(self, places: NDArray[np.int32]) -> NDArray[np.int64]:
         """The rows at these places of the shard, -1 for those that may not be found."""
+        if not len(self._mask):
+            return np.full(len(places), -1, np.int64)
         # A turn that came after this view was made is not in it.
         inside = (places >= 0) & (places < len(self._mask))
-        if not inside.any():
-            return np.full(len(places), -1, np.int64)
-        places = np.where(inside, places, 0)
+        places = places * inside
         return np.where(inside & self._mask[places], self._rows[places], -1)
 
     def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -131,6 +156,19 @@ class ExactView:
         here = self._rows[at] == rows
         self._looked_up = (rows, at, here)
         return at, here
+
+
+def _dots(vector: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
+    """The product of the vector with each row, both in the same short numbers, which NumPy would first make long."""
+    found = np.empty((1, len(rows)), np.float32)
+    simsimd.cdist(vector[None], rows, "dot", out=found, out_dtype="float32")
+    scores: NDArray[np.float32] = found[0]
+    return scores
+
+
+def _cosines(vector: Vector, halves: NDArray[np.float16]) -> NDArray[np.float32]:
+    found = _dots(vector.astype(np.float16), halves)
+    return np.maximum(found, 0, out=found)
 
 
 def _among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:

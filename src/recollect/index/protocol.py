@@ -32,10 +32,10 @@ class Nearest:
 class Traits:
     """What rows are like, side by side. Codes mean something within one view only; -1 is none."""
 
-    flags: NDArray[np.int64]
+    flags: NDArray[np.int32]
     words: NDArray[np.float32]
-    sessions: NDArray[np.int64]
-    speakers: NDArray[np.int64]
+    sessions: NDArray[np.int32]
+    speakers: NDArray[np.int32]
     at_s: NDArray[np.float64]
     embedded: NDArray[np.bool_]
 
@@ -49,6 +49,11 @@ class View(Protocol):
     @property
     def count(self) -> int:
         """How many memories may be found."""
+        ...
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the nearest are found at once, without waiting for anything."""
         ...
 
     def speakers_called(self, words: Collection[str]) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ from recollect.model.memory import Status
 from recollect.model.traits import Trait, first_word, flags_in, words_in
 
 _MAX_MASKS = 8
+_STEPS = 127
 
 # What is held of a row besides its vector, and what it is where nothing else is known.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
@@ -29,13 +30,21 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("at_s", "f8", 0),
     ("begins_s", "f8", -np.inf),
     ("ends_s", "f8", np.inf),
+    ("scales", "f4", 0),
 )
 _ROW_BYTES = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
 
 
+def coarsened(vectors: NDArray[np.floating]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Each vector in whole steps from -127 to 127, and what a step of it is worth."""
+    largest = np.maximum(np.abs(vectors).max(axis=1, initial=0).astype(np.float32), np.float32(1e-6))
+    steps = largest / np.float32(_STEPS)
+    return np.rint(vectors / steps[:, None]).astype(np.int8), steps
+
+
 @dataclass(slots=True)
 class Shard:
-    """Rows in rising order, which is the order they were written in, and a matrix that grows by half.
+    """Rows in rising order, which is the order they were written in, and matrices that grow by half.
 
     A search may run in a thread while the next update begins: it works on the rows it counted at its start,
     and an update fills the rows beyond before it counts them.
@@ -58,7 +67,11 @@ class Shard:
     begins_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     ends_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
     bounded: bool = False
-    matrix: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    # The vectors as the ledger keeps them, and a coarse copy a quarter of their size in float32: a search is bound by
+    # how many bytes it must read. `scales` say what a step of the coarse copy is worth.
+    halves: NDArray[np.float16] = field(default_factory=lambda: np.empty((0, 0), np.float16))
+    coarse: NDArray[np.int8] = field(default_factory=lambda: np.empty((0, 0), np.int8))
+    scales: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     codes: dict[str, int] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     first_names: dict[str, list[str]] = field(default_factory=dict)
@@ -74,7 +87,7 @@ class Shard:
     def nbytes(self) -> int:
         """How much memory it takes."""
         # A row also has a mark in each of the masks.
-        return self.matrix.nbytes + len(self.rows) * (_ROW_BYTES + _MAX_MASKS)
+        return self.halves.nbytes + self.coarse.nbytes + len(self.rows) * (_ROW_BYTES + _MAX_MASKS)
 
     def update(self, revision: Revision, changed: Sequence[IndexRow]) -> None:
         """Take up what changed since the last revision."""
@@ -100,7 +113,9 @@ class Shard:
         self._take_traits(at, changed)
         blank = bytes(2 * self.dimensions)
         halves = np.frombuffer(b"".join(row.vector or blank for row in changed), dtype="<f2")
-        self.matrix[at] = halves.reshape(len(changed), self.dimensions)
+        halves = halves.reshape(len(changed), self.dimensions)
+        self.halves[at] = halves
+        self.coarse[at], self.scales[at] = coarsened(halves)
         self._join(at[old:], changed[old:])
         self.count += fresh
 
@@ -140,10 +155,10 @@ class Shard:
             grown = np.full(size, blank, kind)
             grown[: self.count] = getattr(self, name)[: self.count]
             setattr(self, name, grown)
-        matrix = np.empty((size, self.dimensions), np.float32)
+        halves, coarse = np.empty((size, self.dimensions), np.float16), np.empty((size, self.dimensions), np.int8)
         if self.count:
-            matrix[: self.count] = self.matrix[: self.count]
-        self.matrix = matrix
+            halves[: self.count], coarse[: self.count] = self.halves[: self.count], self.coarse[: self.count]
+        self.halves, self.coarse = halves, coarse
 
     def grows_for(self, changed: Sequence[IndexRow]) -> bool:
         """Whether taking these up copies all there is."""

@@ -21,7 +21,7 @@ class RecallOutcome(StrEnum):
     """Recall is switched off, by the settings or for this request."""
 
     POLICY_BLOCKED = "policy_blocked"
-    """A rule forbids it: the caller may not read this scope, or what was found may not be shown."""
+    """A rule forbids it: all that was found carries a tag that is withheld from prompts."""
 
     UNAVAILABLE = "unavailable"
     """Memory should have been searched and could not be: a store or a model failed or took too long."""

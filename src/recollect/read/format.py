@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 from recollect.errors import InvalidInput
 from recollect.model.context import SUMMARY_ID, Context
@@ -79,7 +80,9 @@ class _Block:
                 self.dropped |= {late.id: f"the budget of {self.budget:,} tokens is used up" for late in items[at:]}
                 break
         text = self._text() if self.lines else ""
-        return Context(text, count_tokens(text), tuple(self.used), self.cut, self.dropped, self.flagged)
+        # Counted line by line, which comes to no less than counting the whole would.
+        tokens = self.budget - self.left if text else 0
+        return Context(text, tokens, tuple(self.used), self.cut, self.dropped, self.flagged)
 
     def _add(self, item: Item, share: int) -> bool:
         """Whether there was room for the memory, or nothing in it to make room for."""
@@ -100,15 +103,17 @@ class _Block:
 
         shown = words[: section.shows] if section.shows else words
         shown = shown + CUT_MARK if len(raw) > most else shown
-        if (needed := tokens_of(shown)) > share:
+        line = section.line(item, shown, number)
+        if (needed := opening + count_tokens(line)) > share:
             limit = min(share, self.left)
             shown = cut_words(shown, limit, tokens_of=tokens_of) if limit >= _LEAST_CUT_TOKENS else ""
-            needed = tokens_of(shown)
+            line = section.line(item, shown, number)
+            needed = opening + count_tokens(line)
         if not shown or needed > self.left:
             return False
         self.left -= needed
         self.numbers[at, item.category] = number
-        self.lines.setdefault(at, []).append((item, section.line(item, shown, number)))
+        self.lines.setdefault(at, []).append((item, line))
         self.used.append(item.id)
         if shown != words:
             self.cut[item.id] = f"{len(raw):,} characters, of which {len(shown):,} are shown"
@@ -160,4 +165,10 @@ def _turns(detail: Mapping[str, object]) -> str:
 
 def _label(value: object) -> str:
     """A short text beside the words; it too may come from anyone."""
-    return one_line(defang(visible(value[: 4 * _LABEL_CHARS])).text)[:_LABEL_CHARS] if isinstance(value, str) else ""
+    return _short(value[: 4 * _LABEL_CHARS]) if isinstance(value, str) else ""
+
+
+# Who speaks is one of a few.
+@lru_cache(maxsize=1024)
+def _short(text: str) -> str:
+    return one_line(defang(visible(text)).text)[:_LABEL_CHARS]

@@ -89,14 +89,15 @@ def pair_table(first: Sequence[Candidate], vectors: Floats, question: Question) 
     They come in the order of the newer, so that of three statements the newest ends up first.
     """
     alike = vectors[: len(first)] @ vectors[: len(first)].T
-    ages, voices = [_age(each) for each in first], [_voice(each) for each in first]
-    asks_value = question.asks_when or question.asks_count
-    values = [_Values(each.record.content) for each in first]
     places, rows = [], []
-    by_age = sorted(range(len(first)), key=lambda at: ages[at])
-    for older, newer in ((old, new) for new in by_age for old in range(new)):
+    # Few pairs are alike at all, so nothing else is looked at for the others.
+    close = np.argwhere(np.triu(alike >= _ALIKE, 1)).tolist()
+    ages = [_age(each) for each in first] if close else []
+    values = [_Values(each.record.content) for each in first] if close else []
+    asks_value = question.asks_when or question.asks_count
+    for older, newer in sorted(close, key=lambda pair: (ages[pair[1]], pair[0])):
         a, b = first[older], first[newer]
-        if alike[older, newer] < _ALIKE or ages[older] >= ages[newer] or voices[older] != voices[newer]:
+        if ages[older] >= ages[newer] or _voice(a) != _voice(b):
             continue
         other = bool(values[older].said) and bool(values[newer].said - values[older].said)
         places.append((older, newer))
@@ -120,7 +121,11 @@ class _Values:
     """What a text says that can change, looked at only if it comes to it."""
 
     def __init__(self, text: str) -> None:
-        self._head = text[:_HEAD].lower()
+        self._text = text
+
+    @cached_property
+    def _head(self) -> str:
+        return self._text[:_HEAD].lower()
 
     @cached_property
     def said(self) -> frozenset[str]:

@@ -63,8 +63,7 @@ async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, 
     named = named_among(wanted.question.text, speakers)
     # Who said it is known of every turn: their names in the text would only blur the rest.
     words = without_talk(without_names(wanted.words, named) if named else wanted.words)
-    # Words first: where they are looked up in another thread, the vectors are compared meanwhile.
-    said, near = await asyncio.gather(ledger.lexical(scope, words), view.nearest(wanted.vector, limit=wanted.pool))
+    said, near = await _found(scope, words, wanted, ledger=ledger, view=view)
     # Words are looked up for all that the user has: what may not be found must not crowd out what may.
     seen = view.sees(said.rows)
     said = Said(said.rows[seen], said.scores[seen], said.coverage[seen], said.missing, said.missed)
@@ -73,11 +72,19 @@ async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, 
     return Gathered(pool, outlook, view)
 
 
+async def _found(scope: Scope, words: str, wanted: Wanted, *, ledger: Ledger, view: View) -> tuple[Said, Nearest]:
+    if view.is_quick:
+        # Two tasks would take longer than what they do.
+        return await ledger.lexical(scope, words), await view.nearest(wanted.vector, limit=wanted.pool)
+    # Words first: where they are looked up in another thread, the vectors are compared meanwhile.
+    return await asyncio.gather(ledger.lexical(scope, words), view.nearest(wanted.vector, limit=wanted.pool))
+
+
 def _candidates(view: View, near: Nearest, said: Said, limit: int) -> Rows:
     top = said.rows
     if len(top) > limit:
         top = top[np.argpartition(said.scores, len(top) - limit)[-limit:]]
-    rows = np.union1d(near.rows, top)
+    rows = np.concatenate((near.rows, top))
     before, after = view.beside(rows)
     rows = np.unique(np.concatenate((rows, before, after)))
     return rows[rows >= 0]

@@ -18,6 +18,8 @@ from recollect.cli.records import counted
 from recollect.cli.terminal import print_json, say
 from recollect.errors import InvalidInput
 
+_PIECE = 1 << 20
+
 
 @click.command(
     "import",
@@ -34,7 +36,11 @@ def import_(given: Given, file: str, owner: str | None) -> None:
     From FILE, or from standard input: JSON Lines, one memory each. A line needs "memory" and "user_id"; the rest
     may be left out.
     """
-    with _opened(file) as lines, given.open() as memory, Progress("Importing") as progress:
+    with (
+        _opened(file) as lines,
+        given.open() as memory,
+        Progress("Importing", total=_how_many(lines)) as progress,
+    ):
         done = _Done(progress)
         result = memory.import_(_lines(lines, done), user_id=owner or given.user, by="cli", progress=done)
     if given.json:
@@ -54,6 +60,17 @@ def _opened(file: str) -> AbstractContextManager[BinaryIO]:
         return open(file, "rb")
     except OSError as error:
         raise click.FileError(file, error.strerror or "") from None
+
+
+def _how_many(file: BinaryIO) -> int | None:
+    """How many lines are still to come, for the bar; None where nobody sees one, or the lines come only once."""
+    if not sys.stderr.isatty() or not file.seekable():
+        return None
+    start, lines, last = file.tell(), 0, b"\n"
+    while piece := file.read(_PIECE):
+        lines, last = lines + piece.count(b"\n"), piece[-1:]
+    file.seek(start)
+    return lines + (last != b"\n")
 
 
 class _Done:

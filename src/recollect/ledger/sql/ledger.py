@@ -14,6 +14,7 @@ from recollect.ledger.sql import turns as turn_sql
 from recollect.ledger.sql import vectors as vector_sql
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
+from recollect.ledger.sql.postings import PostingCache
 from recollect.ledger.sql.tx import Engine
 from recollect.ledger.terms import TERMS_RULES
 from recollect.model.change import Applied, By, Change, Entry, Once
@@ -27,8 +28,8 @@ from recollect.models.embedding import EmbeddingModel
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-# Up to here a lexical search takes less than half a millisecond: not worth another thread.
-_QUICK_ROWS = 4_000
+# Up to here a lexical search takes about a millisecond: not worth another thread.
+_QUICK_ROWS = 20_000
 
 
 class SqlLedger:
@@ -38,6 +39,7 @@ class SqlLedger:
         self._engine = engine
         self._writer = change_sql.Writer(engine, model)
         self._lengths = LengthCache()
+        self._postings = PostingCache()
 
     @classmethod
     async def open(cls, engine: Engine, model: EmbeddingModel) -> SqlLedger:
@@ -104,7 +106,7 @@ class SqlLedger:
     async def lexical(self, scope: Scope, text: str) -> Said:
         rows = self._lengths.count(scope.user)
         return await self._engine.read(
-            lambda tx: terms.lexical(tx, self._engine, self._lengths, scope, text),
+            lambda tx: terms.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
             quick=self._engine.is_local and rows is not None and rows <= _QUICK_ROWS,
         )
 

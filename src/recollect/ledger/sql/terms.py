@@ -8,14 +8,10 @@ import numpy as np
 
 from recollect.ledger.protocol import Revision, Said
 from recollect.ledger.sql.lengths import LengthCache
+from recollect.ledger.sql.postings import Asked, PostingCache, word
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.model.scope import Scope
-
-
-def word(number: int, term: str) -> str:
-    """A term as it stands in the index: led by its user's number, so that lists are one user's own."""
-    return f"{number}x{term}"
 
 
 def words_of(number: int, content: str) -> str:
@@ -28,18 +24,20 @@ def length_of(words: str) -> int:
     return words.count(" ") + 1 if words else 0
 
 
-async def lexical(tx: Tx, engine: Engine, lengths: LengthCache, scope: Scope, text: str) -> Said:
+async def lexical(tx: Tx, engine: Engine, lengths: LengthCache, held: PostingCache, scope: Scope, text: str) -> Said:
     """Every row of the user that shares a term with the text, by BM25 over the user's own memories."""
     terms = query_terms(text)
     user = await one(tx, "SELECT number, revision, epoch FROM users WHERE user_id = :user", {"user": scope.user})
     if user is None or not terms:
         nothing = np.empty(0, np.float32)
         return Said(np.empty(0, np.int64), nothing, nothing, frozenset(terms), 1.0 if terms else 0.0)
-    number, *revision = user
-    known = await lengths.get(tx, scope.user, Revision(*revision))
+    number, revision = user[0], Revision(*user[1:])
+    known = await lengths.get(tx, scope.user, revision)
     scores, covered = np.zeros(len(known.rows)), np.zeros(len(known.rows))
     total, missing, missed = 0.0, set[str](), 0.0
-    postings = await engine.terms.postings(tx, [word(number, term) for term in terms])
+    last_row = int(known.rows[-1]) if len(known.rows) else 0
+    asked = Asked(user=scope.user, number=number, terms=terms, revision=revision, last_row=last_row)
+    postings = await held.get(tx, engine, asked)
     for term, (rows, times) in zip(terms, postings, strict=True):
         rarity = math.log(1 + (len(known.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
         total += rarity

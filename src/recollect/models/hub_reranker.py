@@ -1,0 +1,177 @@
+"""A cross-encoder from a hub or a folder, run by whichever library its name asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from math import exp
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
+from recollect.models.piecework import Piecework
+
+Score: TypeAlias = Callable[[str, list[str]], Any]
+
+# Enough side by side to use a GPU, few enough that a call that was given up ends soon on a CPU.
+BATCH = 8
+
+# Seconds of work for a small model on a CPU: who came behind that would give up before being served.
+MOST_WAITING = 128
+
+# Common models read 512 tokens of a pair, and some scripts need a token for each character.
+MAX_CHARACTERS = 4_000
+
+# A download that failed is tried again, but not in the face of every recall.
+RETRY_S = 60.0
+
+
+class HubReranker:
+    """Scores with a model named `library:name-or-folder`, in one thread of its own.
+
+    The libraries are `sentence-transformers` and `fastembed`; each is an extra of the same name. The model is loaded,
+    and perhaps downloaded, by the first call. If that gives up waiting, the loading goes on without it, and until it
+    is done further calls are refused at once.
+    """
+
+    def __init__(self, name: str, *, load: Callable[[], Score]) -> None:
+        self._name = name
+        self._load = load
+        # One worker: these models are not promised to be safe in several threads, and use all cores anyway.
+        self._worker = Piecework("reranker", workers=1)
+        self._score: Score | None = None
+        self._failure = ""
+        self._failed_at = 0.0
+        self._loading = self._given_up = False
+        self._waiting = 0
+
+    @classmethod
+    def named(cls, name: str) -> HubReranker:
+        """The model called `name`; MissingExtra when its library is not installed."""
+        library, _, path = name.partition(":")
+        loader = LOADERS.get(library)
+        if loader is None or not path:
+            choices = ", ".join(f"{known}:NAME" for known in LOADERS)
+            raise InvalidSettings(f"the reranker {name!r} is not one of {choices}")
+        # The import itself takes seconds; whether there is anything to import is known at once.
+        if find_spec(library.replace("-", "_")) is None:
+            raise MissingExtra(f"the reranker {name!r}", library)
+        return cls(name, load=partial(loader, path))
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """For each text in order, a score from 0 to 1; a cancelled call begins no further batch."""
+        if not texts:
+            return []
+        if self._waiting >= MOST_WAITING:
+            raise ModelUnavailable(f"the reranker {self._name!r} is busy with {self._waiting} texts")
+        self._waiting += len(texts)
+        try:
+            score = self._score or await self._loaded()
+            asked, read = _cut(query), [_cut(text) for text in texts]
+            batches = [read[start : start + BATCH] for start in range(0, len(read), BATCH)]
+            scored = await self._worker.each(lambda batch: self._chances(score, asked, batch), batches)
+        finally:
+            self._waiting -= len(texts)
+        return [chance for batch in scored for chance in batch]
+
+    async def close(self) -> None:
+        self._worker.close()
+        self._score = None
+
+    async def _loaded(self) -> Score:
+        if self._loading and self._given_up:
+            raise ModelUnavailable(f"the reranker {self._name!r} is still being loaded")
+        try:
+            [score] = await self._worker.each(self._load_once, [self._load])
+        except asyncio.CancelledError:
+            self._given_up = True
+            raise
+        return score
+
+    def _load_once(self, load: Callable[[], Score]) -> Score:
+        """In the worker's only thread, so never twice at a time."""
+        if self._score is not None:
+            return self._score
+        if self._failure and time.monotonic() - self._failed_at < RETRY_S:
+            raise ModelUnavailable(self._failure)
+        self._loading, self._given_up = True, False
+        try:
+            score = load()
+            self._chances(score, "probe", ["probe"])
+        except Exception as error:
+            # Each library raises what its own dependencies raise: there is no narrower common class.
+            self._failure = f"the reranker {self._name!r} could not be loaded: {error}"
+            self._failed_at = time.monotonic()
+            raise ModelUnavailable(self._failure) from error
+        finally:
+            self._loading = False
+        self._score = score
+        return score
+
+    def _chances(self, score: Score, query: str, texts: list[str]) -> list[float]:
+        import numpy as np
+
+        try:
+            logits = np.asarray(score(query, texts), dtype=np.float64)
+        except Exception as error:
+            raise ModelUnavailable(f"the reranker {self._name!r} failed: {error}") from error
+        if logits.shape != (len(texts),) or not np.isfinite(logits).all():
+            # A model that tells kinds of pairs apart answers a number for each kind.
+            raise ModelUnavailable(f"the reranker {self._name!r} did not answer one score for each text")
+        return [_chance(logit) for logit in logits.tolist()]
+
+
+def _cut(text: str) -> str:
+    # A lone surrogate is legal in a Python string and an error in the tokenizers.
+    return text[:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8")
+
+
+def _chance(logit: float) -> float:
+    # Beyond this the exponential overflows, and the chance is 0 to the last digit.
+    return 1 / (1 + exp(min(-logit, 700.0)))
+
+
+def _sentence_transformers(path: str) -> Score:
+    from sentence_transformers import CrossEncoder
+
+    model = CrossEncoder(path)
+
+    def score(query: str, texts: list[str]) -> Any:
+        pairs = [(query, text) for text in texts]
+        # Some models come with a sigmoid of their own, others without: the plain numbers are asked of all.
+        return model.predict(pairs, batch_size=BATCH, activation_fn=lambda logits: logits, show_progress_bar=False)
+
+    return score
+
+
+def _fastembed(path: str) -> Score:
+    from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+    folder = Path(path)
+    model = _fastembed_folder(folder) if folder.is_dir() else TextCrossEncoder(model_name=path)
+    return lambda query, texts: list(model.rerank(query, texts, batch_size=BATCH))
+
+
+def _fastembed_folder(folder: Path) -> Any:
+    """The library loads only models that it knows: one in a folder is made known under the folder's name."""
+    from fastembed.common.model_description import ModelSource
+    from fastembed.rerank.cross_encoder import TextCrossEncoder
+
+    network = "model.onnx" if (folder / "model.onnx").is_file() else "onnx/model.onnx"
+    name = str(folder.resolve())
+    if not any(known["model"].lower() == name.lower() for known in TextCrossEncoder.list_supported_models()):
+        TextCrossEncoder.add_custom_model(name, sources=ModelSource(hf=name), model_file=network)
+    return TextCrossEncoder(model_name=name, specific_model_path=name)
+
+
+LOADERS: dict[str, Callable[[str], Score]] = {
+    "sentence-transformers": _sentence_transformers,
+    "fastembed": _fastembed,
+}

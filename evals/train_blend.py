@@ -26,6 +26,7 @@ from evals.material import IDLE, Material, materials
 from recollect import AsyncMemory
 from recollect.evaluation.benchmarks import load
 from recollect.evaluation.subject import USER, as_message
+from recollect.language.when import periods
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -37,7 +38,6 @@ from recollect.read.gather import Gathered, Wanted, gather
 from recollect.read.question import look_at
 from recollect.read.search import Finders
 from recollect.read.signals import SIGNALS, signals
-from recollect.read.when import periods
 
 FOLDS = 5
 POOL = 120

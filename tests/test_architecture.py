@@ -29,6 +29,7 @@ LAYERS = [
     ["ledger"],
     ["models"],
     ["settings", "settings_page", "presets", "prompts"],
+    ["language"],
     ["model"],
     ["errors"],
 ]

@@ -7,8 +7,8 @@ from importlib.resources import files
 
 import pytest
 
+from recollect.language.cues import Side, cues, small_talk
 from recollect.model.outcome import RecallOutcome
-from recollect.read.cues import Side, cues, small_talk
 from recollect.read.decide import Decision, Rule, decide
 
 SMALL_TALK = {
@@ -334,7 +334,7 @@ def test_no_word_is_listed_twice() -> None:
     """The first would win without a word, and the second look as if it counted."""
     seen: dict[str, str] = {}
     twice = []
-    table = tomllib.loads(files("recollect.read").joinpath("cues.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(files("recollect.language").joinpath("cues.toml").read_text(encoding="utf-8"))
     for name, group in table.items():
         for word in (*group.get("words", "").split(), *group.get("phrases", ())) if isinstance(group, dict) else ():
             if word in seen:

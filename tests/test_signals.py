@@ -12,6 +12,7 @@ import pytest
 import recollect.read.fuse
 from recollect import Memory
 from recollect.index.protocol import Traits
+from recollect.language.when import periods
 from recollect.model.result import Traced
 from recollect.model.traits import Trait
 from recollect.read.freshen import PAIR_SIGNALS, learned_pairs
@@ -19,7 +20,6 @@ from recollect.read.fuse import column, learned_blend, read_blend
 from recollect.read.question import look_at
 from recollect.read.ruler import Ruler
 from recollect.read.signals import SIGNALS, Outlook, Pool, signals
-from recollect.read.when import periods
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.errors import InvalidInput
+from recollect.language import when_words
+from recollect.language.when import Period, covers, nearness, periods
 from recollect.model.filters import matches, read_filter
-from recollect.read import when_words
-from recollect.read.when import Period, covers, nearness, periods
 from recollect.testing.suite_samples import memory
 
 # A Wednesday.

@@ -244,7 +244,7 @@ class AsyncMemory:
         "Last March" in the query is meant from `at`, by default now. `as_of` answers from what held at that moment.
         `explain` gives each hit its reason, `trace` every candidate with all its scores and what became of it.
         """
-        from recollect.read.when import spoken_of
+        from recollect.language.when import spoken_of
         from recollect.recall import Search
         from recollect.write.embed import ready_made
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, RecollectError
+from recollect.language.when import TimeWords, spoken_of
 from recollect.model.context import Context
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import EVERYTHING, Filter, both
@@ -26,7 +27,6 @@ from recollect.read.inject import Place, inject
 from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
 from recollect.read.search import Finders, Search, Taste, search
 from recollect.read.trace import Clock
-from recollect.read.when import TimeWords, spoken_of
 from recollect.read.withhold import withhold
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from recollect.read.cues import WORD, Cue, Cues, Side, cues, examined, plain, small_talk
+from recollect.language.cues import WORD, Cue, Cues, Side, cues, examined, plain, small_talk
 from recollect.read.small_words import small_words_of, words_of
 
 _MONTHS = frozenset(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Index, Nearest, View
+from recollect.language.when import Period
 from recollect.ledger.protocol import Ledger, Said
 from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.query import EVERYTHING, Filter
@@ -19,7 +20,6 @@ from recollect.model.talk import without_talk
 from recollect.read.question import Question, bare_words, named_among, without_names
 from recollect.read.ruler import Ruler
 from recollect.read.signals import Outlook, Pool
-from recollect.read.when import Period
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,6 +14,7 @@ import numpy as np
 
 from recollect.errors import RecollectError
 from recollect.index.protocol import Index
+from recollect.language.when import Period
 from recollect.ledger.protocol import Ledger
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.result import Hit, SearchResult, Traced
@@ -34,7 +35,6 @@ from recollect.read.ruler import BUNDLED, RulerOf
 from recollect.read.select import Choice, above, select
 from recollect.read.signals import SIGNALS, signals
 from recollect.read.trace import Clock, traced
-from recollect.read.when import Period
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

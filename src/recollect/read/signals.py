@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Traits
+from recollect.language.when import Period, nearness
 from recollect.model.traits import Trait
 from recollect.read.question import Question
 from recollect.read.ruler import Ruler
-from recollect.read.when import Period, nearness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 
-from recollect.read.when_calendar import Stretch
+from recollect.language.when_calendar import Stretch
 
 # Words with their digits and accents, single signs, and an ISO date as one word.
 _TOKEN = re.compile(r"(?<![-/.])\d{4}-\d\d-\d\d(?!\d)|[\w\u0300-\u036f]+|[^\w\s]")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from recollect.read import when_words as say
-from recollect.read.when_calendar import DAY, Stretch, day_of, latest, shifted, third, whole
-from recollect.read.when_text import Found, Words
+from recollect.language import when_words as say
+from recollect.language.when_calendar import DAY, Stretch, day_of, latest, shifted, third, whole
+from recollect.language.when_text import Found, Words
 
 _DAY_NUMBER = re.compile(r"([0-9]{1,2})(st|nd|rd|th|er|º)?")
 _DECADE = re.compile(r"(19|20)?([0-9]0)s")

@@ -216,7 +216,7 @@ def _phrases(entries: Mapping[tuple[str, ...], Cue]) -> Phrases:
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(files("recollect.read").joinpath(name).read_text(encoding="utf-8"))
+    return tomllib.loads(files("recollect.language").joinpath(name).read_text(encoding="utf-8"))
 
 
 def _entries(group: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:

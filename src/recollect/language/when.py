@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from recollect.errors import InvalidInput
+from recollect.language import when_dates, when_units
+from recollect.language import when_words as say
+from recollect.language.when_calendar import ago, latest, stepped
+from recollect.language.when_text import Found, Words
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
-from recollect.read import when_dates, when_units
-from recollect.read import when_words as say
-from recollect.read.when_calendar import ago, latest, stepped
-from recollect.read.when_text import Found, Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from recollect.read import when_words as say
-from recollect.read.when_calendar import Stretch, ago, day_of, rolling, whole
-from recollect.read.when_text import Found, Words
+from recollect.language import when_words as say
+from recollect.language.when_calendar import Stretch, ago, day_of, rolling, whole
+from recollect.language.when_text import Found, Words
 
 # Nobody calls the hour before this one the last hour, or means a calendar decade by "this decade".
 _NEVER_WHOLE = ("minute", "hour", "day", "decade")

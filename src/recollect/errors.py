@@ -14,6 +14,7 @@ RecollectError
 │   │   ├── StoreBusy     other writers held the ledger for too long     (retryable)
 │   │   └── DiskFull      no space left for the ledger                   (retryable)
 │   └── ModelUnavailable  an embedder, reranker or LLM does not answer   (retryable)
+│       └── BrokenAnswer  it answered, but nothing that can be used      (retryable)
 ├── StoreCorrupt          the ledger's file is damaged
 ├── StoreTooNew           the ledger was written by a newer Recollect
 └── MissingExtra          an optional part is not installed; the message has the pip line
@@ -80,6 +81,22 @@ class DiskFull(StoreUnavailable):
 
 class ModelUnavailable(Unavailable):
     """An embedder, reranker or LLM did not answer in time, or answered nonsense."""
+
+
+class BrokenAnswer(ModelUnavailable):
+    """A model answered, but nothing that can be used; what it cost all the same is told, where it is known.
+
+    `cut_off` says that it ran out of tokens, so that more of them could help.
+    """
+
+    def __init__(
+        self, message: str, *, calls: int = 1, tokens_in: int = 0, tokens_out: int = 0, cut_off: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.cut_off = cut_off
+        self.calls = calls
+        self.tokens_in = tokens_in
+        self.tokens_out = tokens_out
 
 
 class StoreCorrupt(RecollectError):

@@ -15,6 +15,7 @@ import simsimd
 from recollect.index.protocol import Nearest, Traits
 from recollect.index.shard import Shard, coarsened
 from recollect.ledger.protocol import Ledger
+from recollect.model.erase import Cleared
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -207,6 +208,13 @@ class ExactIndex:
             # What held at another moment need not be active now.
             mask = told if as_of is not None else mask & told
         return ExactView(shard, mask)
+
+    async def forget(self, user: str) -> Cleared:
+        # Whoever is reading rows for the shard is done first, or they would be held again.
+        async with self._locks.setdefault(user, asyncio.Lock()):
+            shard = self._shards.get(user)
+            self._drop(user)
+        return Cleared("index", {"rows": shard.count if shard else 0}, note="" if shard else "nothing was held")
 
     async def close(self) -> None:
         self._shards.clear()

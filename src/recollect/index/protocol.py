@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from recollect.model.erase import Cleared
 from recollect.model.query import Filter
 from recollect.model.scope import Scope
 
@@ -93,6 +94,10 @@ class Index(Protocol):
 
         With `as_of`, what held at that moment instead of what is active now.
         """
+        ...
+
+    async def forget(self, user: str) -> Cleared:
+        """Let go of what is held of a user of whom something was erased from the ledger; says what that was."""
         ...
 
     async def close(self) -> None: ...

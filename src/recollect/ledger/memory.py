@@ -17,6 +17,7 @@ import numpy as np
 from recollect.errors import Conflict, NotFound, StoreUnavailable
 from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.fields import to_plain
+from recollect.ledger.memory_erase import MemoryErasing
 from recollect.ledger.memory_rows import (
     Row,
     User,
@@ -34,14 +35,18 @@ from recollect.ledger.plan import (
     Plan,
     Revert,
     check_owner,
+    check_unerased,
     plan,
 )
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.ledger.undo import reverts, taken_back
 from recollect.model.change import Add, Applied, By, Change, Entry, Once
+from recollect.model.effect import Effect, check_effects
+from recollect.model.erase import user_digest
 from recollect.model.filters import matches
 from recollect.model.ids import new_id
+from recollect.model.job import Appended, NewJob
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Filter, Listing, checked_limit
 from recollect.model.result import Page
@@ -55,22 +60,36 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-class MemoryLedger:
+class MemoryLedger(MemoryErasing):
     """Everything in dicts. Nothing waits, so each method is one undivided step of its event loop."""
 
     def __init__(self, model: EmbeddingModel) -> None:
+        super().__init__()
         self._model = model
         self._users: dict[str, User] = {}
         self._row_count = 0
         self._entry_count = 0
         self._closed = False
 
-    async def apply(self, scope: Scope, changes: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
+    async def apply(
+        self,
+        scope: Scope,
+        changes: Sequence[Change],
+        *,
+        by: By,
+        once: Once | None = None,
+        effects: Sequence[Effect] = (),
+        since: Revision | None = None,
+    ) -> Applied:
         user = self._user(scope.user)
         if once is not None and once.key in user.done:
             return replayed(user, once)
+        check_unerased(user.epoch, since)
         check_owner(scope, changes)
-        applied = self._write(scope, user, changes, by=by)
+        check_effects(scope, effects)
+        with self._all_or_none(user):
+            self._take_effect(scope, user, effects)
+            applied = self._write(scope, user, changes, by=by)
         if once is not None:
             user.done[once.key] = (once, applied)
         return applied
@@ -86,11 +105,17 @@ class MemoryLedger:
         return self._write(scope, user, reverts(entry, batch, current, whole=whole), by=by)
 
     async def append(
-        self, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
-    ) -> tuple[Turn, ...]:
+        self,
+        scope: Scope,
+        turns: Sequence[Turn],
+        *,
+        vectors: Sequence[Vector | None],
+        by: By,
+        jobs: Sequence[NewJob] = (),
+    ) -> Appended:
         user = self._user(scope.user)
         if not turns:
-            return ()
+            return Appended((), await self.enqueue(scope, jobs))
         ids = [turn.id for turn in turns]
         if len(set(ids)) < len(ids) or any(id in user.rows for id in ids):
             raise Conflict("a turn of that id was appended before")
@@ -107,9 +132,10 @@ class MemoryLedger:
             turn_count=before.turn_count + len(turns),
             started_at=before.started_at or min(times),
             last_turn_at=max(filter(None, [before.last_turn_at, *times])),
+            closed_at=None,
             version=before.version + 1,
         )
-        return placed
+        return Appended(placed, await self.enqueue(scope, jobs))
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
         rows = self._user(scope.user).rows
@@ -121,7 +147,7 @@ class MemoryLedger:
         """What the user has; someone new is kept with the first write that goes through."""
         if self._closed:
             raise StoreUnavailable("the ledger in memory is closed")
-        return self._users.get(name) or User()
+        return self._users.get(name) or User(epoch=self._epochs.get(user_digest(name), 0))
 
     def _write(self, scope: Scope, user: User, changes: Sequence[Change | Revert], *, by: By) -> Applied:
         planned = plan(changes, known_of(user), at=now())
@@ -216,7 +242,7 @@ class MemoryLedger:
         said = [
             turn_of(scope, user.rows[id].record, position)
             for position, id in enumerate(ids, 1)
-            if position > after and user.rows[id].record.status is Status.ACTIVE
+            if position > after and id in user.rows and user.rows[id].record.status is Status.ACTIVE
         ]
         return said[: checked_limit(limit)]
 
@@ -278,7 +304,8 @@ class MemoryLedger:
         return sorted(facts, key=lambda fact: -fact.importance)[: checked_limit(limit)]
 
     async def revision(self, user: str) -> Revision:
-        return Revision(self._user(user).revision)
+        found = self._user(user)
+        return Revision(found.revision, found.epoch)
 
     async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
         rows = [
@@ -341,7 +368,7 @@ class MemoryLedger:
         counts["users"] = len(holders)
         counts["conversations"] = sum(len(holder.conversations) for holder in holders)
         counts["history"] = sum(len(holder.entries) for holder in holders)
-        counts["jobs"] = 0
+        counts["jobs"] = sum(user in (None, job.scope.user) for job in self._jobs.values())
         counts["vectors"] = sum(len(row.vectors) for row in rows)
         return counts if user is not None else {**counts, "bytes": sum(len(row.record.content) for row in rows)}
 

@@ -34,6 +34,7 @@ class User:
     """All that one user has. Rows and entries stand in the order they were made."""
 
     revision: int = 0
+    epoch: int = 0
     rows: dict[str, Row] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     turn_ids: dict[tuple[str, str], list[str]] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
+    from recollect.ledger.protocol import Revision
     from recollect.model.change import Vector
 
 Fingerprint: TypeAlias = tuple[str, str]
@@ -98,6 +99,12 @@ def check_owner(scope: Scope, changes: Sequence[Change | Revert]) -> None:
     for change in changes:
         if isinstance(change, (Add, Supersede)) and change.record.scope.user != scope.user:
             raise InvalidInput(f"memory {change.record.id} belongs to another user than the scope it is written in")
+
+
+def check_unerased(epoch: int, since: Revision | None) -> None:
+    """Raise a Conflict if anything of the user was erased since a revision."""
+    if since is not None and epoch != since.epoch:
+        raise Conflict("something of this user was erased since it was read: read again what is left, and retry")
 
 
 def takers(changes: Sequence[Change | Revert], by_id: Mapping[str, MemoryRecord]) -> list[MemoryRecord]:

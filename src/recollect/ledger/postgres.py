@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -26,8 +27,9 @@ from recollect.errors import (
     Unsupported,
 )
 from recollect.ledger.postgres_dialect import FAULTS, Glance, PostgresDialect, PostgresTx, SecondLook, TsvectorTerms
+from recollect.ledger.postgres_scrub import scrub
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, Tx
+from recollect.ledger.sql.tx import Row, Scrubbed, Tx
 from recollect.models.embedding import EmbeddingModel
 
 try:
@@ -122,6 +124,8 @@ class PostgresEngine:
         self._timeout_s: float | None = STATEMENT_S
         self._pool: Any = None
         self._returning: set[asyncio.Task[None]] = set()
+        self._scrubbing = asyncio.Lock()
+        self._scrubbed = (0.0, Scrubbed(False))
 
     async def open(self) -> None:
         """Connect, or raise the error that says why not."""
@@ -239,6 +243,27 @@ class PostgresEngine:
         sizes = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_catalog.pg_class "
         found = await self._ask(sizes + "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace")
         return int(found[0][0])
+
+    async def scrub(self, tables: Sequence[str]) -> Scrubbed:
+        if self._pool is None:
+            raise StoreUnavailable(f"{self.where} is closed")
+        asked = time.monotonic()
+        async with self._scrubbing:
+            # Who began after we asked has done it for us as well.
+            if self._scrubbed[0] <= asked:
+                self._scrubbed = time.monotonic(), await self._scrub(tables)
+            return self._scrubbed[1]
+
+    async def _scrub(self, tables: Sequence[str]) -> Scrubbed:
+        # Not from the pool: it waits for other things than those who write do, and for longer.
+        try:
+            connection = await asyncpg.connect(**self._address)
+            try:
+                return await scrub(connection, tables, errors=_ERRORS)
+            finally:
+                connection.terminate()
+        except _ERRORS as error:
+            return Scrubbed(False, f"{self.where} could not be vacuumed: {error}")
 
     async def check(self) -> list[str]:
         return [f"{self.where}: {sentence}" for sentence, sql in FAULTS.items() if await self._ask(sql)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -65,6 +65,7 @@ class PostgresDialect:
         "bytes": "BYTEA",
         "clustered": "",
         "by_row": "",
+        "pass_over": "FOR UPDATE OF u SKIP LOCKED",
         # A schema may be shared with others.
         "stranger": "SELECT 1 WHERE 1 = 0",
         "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
@@ -159,6 +160,10 @@ class TsvectorTerms:
 
     async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
         await tx.run("DELETE FROM terms WHERE row = ANY (:rows)", {"rows": list(rows)})
+
+    async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
+        async for rows in pages:
+            await self.drop(tx, rows)
 
     async def clear(self, tx: Tx) -> None:
         # Writers wait, or a new user's rows could be counted twice; readers see the old words until the commit.

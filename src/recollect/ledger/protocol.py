@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from recollect.ledger.jobs import Jobs
 from recollect.model.change import Applied, By, Change, Entry, Once
+from recollect.model.effect import Effect
+from recollect.model.erase import Cleared, Erase, Erasure, Receipt
+from recollect.model.job import Appended, NewJob
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import Filter, Listing
 from recollect.model.result import Page
@@ -95,13 +99,26 @@ class Unembedded:
     version: int
 
 
-class Ledger(Protocol):
-    """Keeps memories, turns and their history; what it acknowledged is on disk."""
+class Ledger(Jobs, Protocol):
+    """Keeps memories, turns and their history, and jobs; what it acknowledged is on disk."""
 
     # Writing ---------------------------------------------------------------------------------------
 
-    async def apply(self, scope: Scope, changes: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
-        """Make all of the changes or none, with their history."""
+    async def apply(
+        self,
+        scope: Scope,
+        changes: Sequence[Change],
+        *,
+        by: By,
+        once: Once | None = None,
+        effects: Sequence[Effect] = (),
+        since: Revision | None = None,
+    ) -> Applied:
+        """Make all of the changes with their history, and all of the effects, or none.
+
+        With the revision at which began whoever worked out the changes, they are refused with a Conflict if anything
+        of the user was erased since: it could come back with them.
+        """
         ...
 
     async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
@@ -109,9 +126,15 @@ class Ledger(Protocol):
         ...
 
     async def append(
-        self, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
-    ) -> tuple[Turn, ...]:
-        """Add to a session's log, in order; gives the turns back with their positions."""
+        self,
+        scope: Scope,
+        turns: Sequence[Turn],
+        *,
+        vectors: Sequence[Vector | None],
+        by: By,
+        jobs: Sequence[NewJob] = (),
+    ) -> Appended:
+        """Add to a session's log, in order, and jobs to be done; gives the turns with positions, and the jobs."""
         ...
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
@@ -216,6 +239,32 @@ class Ledger(Protocol):
 
     async def drop_model(self, model: EmbeddingModel) -> None:
         """Remove all vectors of a model."""
+        ...
+
+    # Erasing ---------------------------------------------------------------------------------------
+
+    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+        """Remove it for good with all that was derived from it, by the rules of `recollect.model.erase`.
+
+        No job that runs for the user at that moment has any effect: what it was to do is done again, from what is
+        left.
+        """
+        ...
+
+    async def purge(self, before: datetime) -> Cleared:
+        """Remove for good what was forgotten before a time, with the versions it had superseded.
+
+        Nothing goes with it but what is its own: what was derived from it stays. What an erasure could not reach at
+        its time is tried again.
+        """
+        ...
+
+    async def erasures(self, since: datetime | None = None) -> list[Erasure]:
+        """What was erased since a time or ever, oldest first; kept elsewhere, it is replayed on an older backup."""
+        ...
+
+    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+        """Do those erasures again that this store does not know of; gives a receipt for each user it has."""
         ...
 
     # Upkeep ----------------------------------------------------------------------------------------

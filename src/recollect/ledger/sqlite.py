@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,9 +19,10 @@ import apsw
 
 from recollect.errors import StoreUnavailable
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, Tx, run_now
+from recollect.ledger.sql.tx import Row, Scrubbed, Tx, run_now
 from recollect.ledger.sqlite_dialect import FtsTerms
 from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_file, translated
+from recollect.ledger.sqlite_scrub import scrub
 from recollect.ledger.sqlite_writer import Writer
 from recollect.models.embedding import EmbeddingModel
 
@@ -42,6 +44,8 @@ class SqliteEngine:
         # A connection lives as long as the thread that reads with it, or until we close.
         self._readers: WeakSet[apsw.Connection] = WeakSet()
         self._connecting = threading.Lock()
+        self._scrubbing = threading.Lock()
+        self._scrubbed = (0.0, Scrubbed(False))
         self._closed = False
         self._process = os.getpid()
         for engine in list(_engines):
@@ -109,6 +113,21 @@ class SqliteEngine:
     async def size(self) -> int:
         files = (Path(f"{self.path}{tail}") for tail in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
+
+    async def scrub(self, tables: Sequence[str]) -> Scrubbed:
+        self._check_open()
+        asked = time.monotonic()
+        return await asyncio.to_thread(self._scrub, asked)
+
+    def _scrub(self, asked: float) -> Scrubbed:
+        with self._scrubbing:
+            # Who began after we asked has done it for us as well.
+            begun, done = self._scrubbed
+            if begun <= asked:
+                begun = time.monotonic()
+                done = scrub(self.path, vfs=self._vfs)
+                self._scrubbed = begun, done
+            return done
 
     async def check(self) -> list[str]:
         self._check_open()

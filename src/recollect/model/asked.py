@@ -104,3 +104,15 @@ def read_once(key: str | None, *request: Any) -> Once | None:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"what is asked for must be plain JSON: {error}") from None
     return Once(key, hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest())
+
+
+_LONGEST_WAIT_S = 60.0
+
+
+def read_wait(wait: object) -> float:
+    """How long to wait for what comes of a request, in seconds: not at all, a minute, or as long as is said."""
+    if isinstance(wait, bool):
+        return _LONGEST_WAIT_S if wait else 0.0
+    if isinstance(wait, (int, float)) and 0 <= wait <= 3600:
+        return float(wait)
+    raise InvalidInput(f"wait is True, False or a number of seconds up to 3,600, not {wait!r}")

@@ -74,7 +74,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """The state of one session: how long it is, what it amounts to, whether it goes on."""
+    """The state of one session: how long it is, what it amounts to, whether it goes on.
+
+    What was said up to the position `learned_to` has been learned from. What is said in a closed session opens it.
+    """
 
     scope: Scope
     turn_count: int = 0
@@ -82,6 +85,27 @@ class Conversation:
     last_turn_at: datetime | None = None
     summary: str = ""
     invocations: tuple[Mapping[str, Any], ...] = ()
+    learned_to: int = 0
     closed_at: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "user_id": self.scope.user,
+            "project_id": self.scope.project or None,
+            "session_id": self.scope.session or None,
+            "turn_count": self.turn_count,
+            "learned_to": self.learned_to,
+            "started_at": _told(self.started_at),
+            "last_turn_at": _told(self.last_turn_at),
+            "closed_at": _told(self.closed_at),
+            "summary": self.summary,
+            "invocations": [dict(each) for each in self.invocations],
+            "metadata": dict(self.metadata),
+        }
+
+
+def _told(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -49,6 +49,12 @@ class CachedEmbedder:
         self._keep(keys, known)
         return _stack([known[key] for key in keys], self.model.dimensions)
 
+    def clear(self) -> int:
+        """Forget all vectors; gives how many there were."""
+        count = len(self._vectors)
+        self._vectors.clear()
+        return count
+
     async def close(self) -> None:
         """Forget all vectors and close `inner`."""
         self._vectors.clear()

@@ -1,12 +1,26 @@
-"""What a chat model is: messages in, one text out."""
+"""What a chat model is: messages in, one text out; and, of those that can, what the answer cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 # {"role": "system" | "user" | "assistant", "content": "..."}
 ChatMessage: TypeAlias = Mapping[str, str]
+
+# How a model is made to answer in JSON: by the server, as the arguments of a function, or by asking for it.
+Form: TypeAlias = Literal["schema", "tool", "prompt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a model answered, without its thinking; tokens are 0 where the server does not count them."""
+
+    text: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cut_off: bool = False
 
 
 class Chat(Protocol):
@@ -31,3 +45,28 @@ class Chat(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class AnsweringChat(Chat, Protocol):
+    """A chat that also tells what an answer cost, and can be asked for JSON in several forms."""
+
+    # The best form its server was found to understand; whoever finds out that it must be another one sets it.
+    form: Form
+
+    async def answer(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+        schema: Mapping[str, Any] | None = None,
+        form: Form = "schema",
+    ) -> Answer:
+        """What `complete` gives, and what it cost; an answer that says nothing is a BrokenAnswer.
+
+        With a `schema`, the answer is asked for in that form. In the form "prompt" the schema is not sent: the
+        messages must say what is wanted.
+        """
+        ...

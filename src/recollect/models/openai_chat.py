@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
-from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.message import text_of
 from recollect.model.text import mended_text
-from recollect.models.chat import ChatMessage
+from recollect.models.chat import Answer, ChatMessage, Form
 from recollect.models.openai_wire import OpenAIWire, what_is_wrong
 
 # Ten times what the longest answers of today's models take, thinking included.
@@ -17,6 +17,9 @@ MAX_ANSWER_BYTES = 4 << 20
 
 # Newer models of OpenAI refuse these; the first refusal teaches us to send the stand-in, or nothing.
 _STAND_INS = {"max_tokens": "max_completion_tokens", "temperature": None}
+
+# A count beyond this is no count.
+_MOST_TOKENS = 1 << 40
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _JSON_STARTS = ("{", "[", "`")
@@ -28,6 +31,7 @@ class OpenAIChat:
     def __init__(self, base_url: str, api_key: str = "", *, model: str, timeout_s: float = 60.0) -> None:
         if not model:
             raise InvalidSettings("a chat model needs a name")
+        self.form: Form = "schema"
         self._model = model
         self._refused: frozenset[str] = frozenset()
         self._wire = OpenAIWire(
@@ -56,6 +60,22 @@ class OpenAIChat:
 
         `schema` goes to the server in its strict form: every object closed, every property required.
         """
+        answer = await self.answer(
+            messages, max_tokens=max_tokens, temperature=temperature, timeout_s=timeout_s, schema=schema
+        )
+        return answer.text
+
+    async def answer(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+        schema: Mapping[str, Any] | None = None,
+        form: Form = "schema",
+    ) -> Answer:
+        """What the model answers and what it cost; an answer without words is a BrokenAnswer."""
         asked: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],
@@ -63,14 +83,24 @@ class OpenAIChat:
             "temperature": temperature,
         }
         if schema is not None:
-            form = {"name": str(schema.get("title", "answer")), "schema": dict(schema), "strict": True}
-            asked["response_format"] = {"type": "json_schema", "json_schema": form}
-        answer = await self._post(asked, timeout_s)
+            asked |= _in_form(schema, form)
+        body = await self._post(asked, timeout_s)
+        answer: Any = None
         try:
-            said = _said(json.loads(answer))
+            answer = json.loads(body)
+            called = _called(answer) if schema is not None and form == "tool" else ""
+            said = called or _said(answer)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise ModelUnavailable(f"{self._wire.shown_url} answered no message: {what_is_wrong(error)}") from error
-        return mended_text(said)
+            tokens_in, tokens_out = _tokens(answer)
+            raise BrokenAnswer(
+                f"{self._wire.shown_url} answered no message: {what_is_wrong(error)}",
+                tokens_in=tokens_in,
+                tokens_out=tokens_out,
+                cut_off=_is_cut_off(answer),
+            ) from error
+        tokens_in, tokens_out = _tokens(answer)
+        text = mended_text(said)
+        return Answer(text=text, tokens_in=tokens_in, tokens_out=tokens_out, cut_off=_is_cut_off(answer))
 
     async def close(self) -> None:
         await self._wire.close()
@@ -94,6 +124,48 @@ class OpenAIChat:
 def _spelled(asked: Mapping[str, Any], refused: frozenset[str]) -> dict[str, Any]:
     names = {name: _STAND_INS[name] if name in refused else name for name in asked}
     return {name: asked[asked_as] for asked_as, name in names.items() if name is not None}
+
+
+def _in_form(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
+    """What makes a server hold the model to the schema."""
+    name = str(schema.get("title", "answer"))
+    match form:
+        case "schema":
+            strict = {"name": name, "schema": dict(schema), "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": strict}}
+        case "tool":
+            function = {"name": name, "description": f"Takes the {name}.", "parameters": dict(schema)}
+            tool = {"type": "function", "function": function}
+            return {"tools": [tool], "tool_choice": {"type": "function", "function": {"name": name}}}
+        case "prompt":
+            return {}
+    assert_never(form)
+
+
+def _called(answer: dict[str, Any]) -> str:
+    """The arguments of the first function the model calls; nothing, if it calls none."""
+    for call in answer["choices"][0]["message"].get("tool_calls") or ():
+        arguments = call["function"]["arguments"]
+        # Some servers send the object itself and not its text.
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        if text.strip():
+            return text
+    return ""
+
+
+def _tokens(answer: object) -> tuple[int, int]:
+    """The tokens read and written, 0 where the server does not say."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
+    tokens_in, tokens_out = (n if type(n) is int and 0 < n < _MOST_TOKENS else 0 for n in counts)
+    return tokens_in, tokens_out
+
+
+def _is_cut_off(answer: Any) -> bool:
+    try:
+        return bool(answer["choices"][0]["finish_reason"] == "length")
+    except (TypeError, LookupError):
+        return False
 
 
 def _said(answer: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
 
 TRIES = 3
 FIRST_PAUSE_S = 0.25
@@ -105,7 +105,7 @@ class OpenAIWire:
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > self._max_answer_bytes:
-                    raise ModelUnavailable(f"{self.shown_url} answered more than {self._max_answer_bytes:,} bytes")
+                    raise BrokenAnswer(f"{self.shown_url} answered more than {self._max_answer_bytes:,} bytes")
             return _Answer(response.status_code, bytes(body), _retry_after_s(response))
 
     def _refusal(self, answer: _Answer) -> InvalidInput | ModelUnavailable:

@@ -22,7 +22,8 @@ pytest.register_assert_rewrite(
         f"recollect.testing.suite_{theme}"
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
-            "vectors", "traits", "turns", "upkeep",
+            "vectors", "traits", "turns", "upkeep", "jobs", "job_lists", "turn_taking", "effects", "usage",
+            "erase", "erase_again",
         )
     )
 )  # fmt: skip
@@ -30,17 +31,24 @@ pytest.register_assert_rewrite(
 from recollect.ledger.protocol import Ledger
 from recollect.testing.suite_as_of import AsOfSuite
 from recollect.testing.suite_changes import ChangeSuite
+from recollect.testing.suite_effects import EffectSuite
+from recollect.testing.suite_erase import EraseSuite
+from recollect.testing.suite_erase_again import EraseAgainSuite
 from recollect.testing.suite_filters import FilterSuite
 from recollect.testing.suite_finding import FindingSuite
 from recollect.testing.suite_history import HistorySuite
+from recollect.testing.suite_job_lists import JobListSuite
+from recollect.testing.suite_jobs import JobSuite
 from recollect.testing.suite_keyed import KeyedSuite
 from recollect.testing.suite_records import RecordSuite
 from recollect.testing.suite_said import SaidSuite
 from recollect.testing.suite_samples import MODEL, Open
 from recollect.testing.suite_scopes import ScopeSuite
 from recollect.testing.suite_traits import TraitSuite
+from recollect.testing.suite_turn_taking import TurnTakingSuite
 from recollect.testing.suite_turns import TurnSuite
 from recollect.testing.suite_upkeep import UpkeepSuite
+from recollect.testing.suite_usage import UsageSuite
 from recollect.testing.suite_vectors import VectorSuite
 from recollect.testing.suite_versions import VersionSuite
 
@@ -62,6 +70,13 @@ class LedgerSuite(
     TraitSuite,
     TurnSuite,
     UpkeepSuite,
+    JobSuite,
+    JobListSuite,
+    TurnTakingSuite,
+    EffectSuite,
+    UsageSuite,
+    EraseSuite,
+    EraseAgainSuite,
 ):
     """Everything a ledger promises."""
 

@@ -122,7 +122,8 @@ async def change(ledger: Ledger, *changes: Change, scope: Scope = ANN) -> Applie
 
 async def say(ledger: Ledger, scope: Scope, *contents: str) -> tuple[Turn, ...]:
     """Add turns with these words to a session."""
-    return await ledger.append(scope, [turn(each) for each in contents], vectors=[None] * len(contents), by=BY)
+    said = await ledger.append(scope, [turn(each) for each in contents], vectors=[None] * len(contents), by=BY)
+    return said.turns
 
 
 async def listed(ledger: Ledger, scope: Scope, filter: Any = None, **wanted: Any) -> set[str]:

@@ -11,6 +11,7 @@ import pytest
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Forget, Verb
+from recollect.model.job import Appended
 from recollect.model.memory import Category, Trust
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
@@ -67,7 +68,7 @@ class TurnSuite:
         }
 
     async def test_appending_nothing_begins_nothing(self, ledger: Ledger) -> None:
-        assert await ledger.append(MONDAY, [], vectors=[], by=BY) == ()
+        assert await ledger.append(MONDAY, [], vectors=[], by=BY) == Appended()
         assert await ledger.conversation(MONDAY) == Conversation(scope=MONDAY)
 
     async def test_a_turn_is_not_appended_twice(self, ledger: Ledger) -> None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from recollect.errors import IdempotencyReuse
 from recollect.ledger.fields import to_plain
-from recollect.ledger.plan import Known, Plan, Revert, check_owner, fingerprint_of, plan, takers
+from recollect.ledger.plan import Known, Plan, Revert, check_owner, check_unerased, fingerprint_of, plan, takers
+from recollect.ledger.protocol import Revision
+from recollect.ledger.sql.effects import take_effect
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.records import INSERT, SELECTED, UPDATE, from_row, to_row
@@ -17,6 +19,8 @@ from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
 from recollect.ledger.undo import reverts, taken_back
 from recollect.model.change import Add, Applied, By, Change, Entry, Once, Outcome, Supersede, Verb
+from recollect.model.effect import Effect, check_effects
+from recollect.model.erase import user_digest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
@@ -39,6 +43,12 @@ class Owner:
     name: str
     number: int
     revision: int
+    epoch: int
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written for the user."""
+        return self.revision == 1
 
 
 async def lock_user(tx: Tx, user: str) -> Owner:
@@ -46,25 +56,50 @@ async def lock_user(tx: Tx, user: str) -> Owner:
     row = await one(
         tx,
         "INSERT INTO users (user_id, revision, created_at) VALUES (:user, 0, :at) "
-        "ON CONFLICT (user_id) DO UPDATE SET revision = users.revision RETURNING number, revision",
+        "ON CONFLICT (user_id) DO UPDATE SET revision = users.revision RETURNING number, revision, epoch",
         {"user": user, "at": to_micros(now())},
     )
     assert row is not None
-    return Owner(user, row[0], row[1] + 1)
+    epoch = row[2] if row[1] else await _resumed_epoch(tx, user, row[0])
+    return Owner(user, row[0], row[1] + 1, epoch)
+
+
+async def _resumed_epoch(tx: Tx, user: str, number: int) -> int:
+    """The epoch of a user who has nothing yet: it goes on from where it was when all of theirs was erased."""
+    # Asked after the row is held: who waited for it may have waited for that very erasure.
+    row = await one(
+        tx,
+        "UPDATE users SET epoch = COALESCE((SELECT max(epoch) FROM erasures WHERE user_id = :digest), epoch) "
+        "WHERE number = :number RETURNING epoch",
+        {"digest": user_digest(user), "number": number},
+    )
+    assert row is not None
+    return int(row[0])
 
 
 async def apply(
-    tx: Tx, writer: Writer, scope: Scope, changes: Sequence[Change | Revert], *, by: By, once: Once | None = None
+    tx: Tx,
+    writer: Writer,
+    scope: Scope,
+    changes: Sequence[Change | Revert],
+    *,
+    by: By,
+    once: Once | None = None,
+    effects: Sequence[Effect] = (),
+    since: Revision | None = None,
 ) -> Applied:
-    """Make all of the changes, or raise and leave none."""
+    """Make all of the changes and their effects, or raise and leave none."""
     check_owner(scope, changes)
+    check_effects(scope, effects)
     owner = await lock_user(tx, scope.user)
     if once is not None and (done := await _done_before(tx, scope, once)):
         return done
+    check_unerased(owner.epoch, since)
     known = await _load(tx, scope, changes)
     planned = plan(changes, known, at=now())
     batch = by.batch or new_id()
     await write_plan(tx, writer, owner, planned, batch=batch, by=by)
+    await take_effect(tx, scope, effects)
     applied = Applied(batch, tuple(planned.outcomes))
     if once is not None:
         await _keep_done(tx, scope, once, applied)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.sql import changes as change_sql
+from recollect.ledger.sql import conversations as conversation_sql
+from recollect.ledger.sql import erase as erase_sql
 from recollect.ledger.sql import history as history_sql
 from recollect.ledger.sql import memories, terms, upkeep
 from recollect.ledger.sql import turns as turn_sql
@@ -16,12 +18,17 @@ from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.postings import PostingCache
 from recollect.ledger.sql.tx import Engine
+from recollect.ledger.sql.work import SqlJobs
 from recollect.ledger.terms import TERMS_RULES
 from recollect.model.change import Applied, By, Change, Entry, Once
+from recollect.model.effect import Effect
+from recollect.model.erase import Cleared, Erase, Erasure, Receipt
+from recollect.model.job import Appended, NewJob
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Filter, Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
 
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
 _QUICK_ROWS = 20_000
 
 
-class SqlLedger:
+class SqlLedger(SqlJobs):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
@@ -54,9 +61,20 @@ class SqlLedger:
             raise
         return ledger
 
-    async def apply(self, scope: Scope, changes: Sequence[Change], *, by: By, once: Once | None = None) -> Applied:
+    async def apply(
+        self,
+        scope: Scope,
+        changes: Sequence[Change],
+        *,
+        by: By,
+        once: Once | None = None,
+        effects: Sequence[Effect] = (),
+        since: Revision | None = None,
+    ) -> Applied:
         return await self._engine.write(
-            lambda tx: change_sql.apply(tx, self._writer, scope, changes, by=by, once=once)
+            lambda tx: change_sql.apply(
+                tx, self._writer, scope, changes, by=by, once=once, effects=effects, since=since
+            )
         )
 
     async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
@@ -65,10 +83,16 @@ class SqlLedger:
         )
 
     async def append(
-        self, scope: Scope, turns: Sequence[Turn], *, vectors: Sequence[Vector | None], by: By
-    ) -> tuple[Turn, ...]:
+        self,
+        scope: Scope,
+        turns: Sequence[Turn],
+        *,
+        vectors: Sequence[Vector | None],
+        by: By,
+        jobs: Sequence[NewJob] = (),
+    ) -> Appended:
         return await self._engine.write(
-            lambda tx: turn_sql.append(tx, self._writer, scope, turns, vectors=vectors, by=by)
+            lambda tx: turn_sql.append(tx, self._writer, scope, turns, vectors=vectors, by=by, jobs=jobs)
         )
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
@@ -95,7 +119,7 @@ class SqlLedger:
         return await self._engine.read(lambda tx: history_sql.entry(tx, scope, entry_id), quick=True)
 
     async def conversation(self, scope: Scope) -> Conversation:
-        return await self._engine.read(lambda tx: turn_sql.conversation(tx, scope), quick=True)
+        return await self._engine.read(lambda tx: conversation_sql.conversation(tx, scope), quick=True)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
         return await self._engine.read(lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit))
@@ -165,6 +189,43 @@ class SqlLedger:
 
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
         await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress))
+
+    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+        erased = await self._engine.write(lambda tx: erase_sql.erase(tx, self._writer, scope, what, by=by))
+        return await self._told(scope, what, erased)
+
+    async def purge(self, before: datetime) -> Cleared:
+        counts: dict[str, int] = {}
+        # A few users at a time, so that nobody who writes waits for long.
+        while found := await self._engine.write(lambda tx: erase_sql.purge(tx, self._writer, before)):
+            counts = {kind: counts.get(kind, 0) + number for kind, number in found.items()}
+        if not counts and not await self._engine.read(erase_sql.has_unfinished, quick=True):
+            return Cleared("ledger", counts)
+        return await self._scrubbed(counts, now())
+
+    async def erasures(self, since: datetime | None = None) -> list[Erasure]:
+        return await self._engine.read(lambda tx: erase_sql.erasures(tx, since))
+
+    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+        receipts = []
+        for each in erasures:
+            done = await self._engine.write(
+                lambda tx, each=each: erase_sql.replay(tx, self._writer, each, by=by)  # type: ignore[misc]
+            )
+            if done is not None:
+                receipts.append(await self._told(done[0], each.what, done[1]))
+        return receipts
+
+    async def _told(self, scope: Scope, what: Erase, erased: erase_sql.Erased) -> Receipt:
+        """The receipt of an erasure that was committed, once its bytes are gone as well."""
+        self._lengths.drop(scope.user)
+        return erased.receipt(scope, what, await self._scrubbed(erased.counts, now()))
+
+    async def _scrubbed(self, counts: Mapping[str, int], at: datetime) -> Cleared:
+        done = await self._engine.scrub(erase_sql.TABLES)
+        if done.reached:
+            await self._engine.write(lambda tx: erase_sql.finished(tx, at))
+        return Cleared("ledger", counts, done.reached, done.note)
 
     async def close(self) -> None:
         await self._engine.close()

@@ -83,6 +83,12 @@ class LengthCache:
         self._hold(user, known)
         return known
 
+    def drop(self, user: str) -> None:
+        """Let go of a user of whom something was erased."""
+        with self._lock:
+            if user in self._users:
+                self._bytes -= self._users.pop(user).size
+
     def _held(self, user: str) -> Lengths:
         with self._lock:
             if user not in self._users:

@@ -6,7 +6,8 @@ writer thread can run them to the end with `run_now`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from recollect.model.query import Op, Where
@@ -80,6 +81,10 @@ class Terms(Protocol):
         """Forget rows, without a trace; the words must be those they were put under."""
         ...
 
+    async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
+        """The same for more rows than one would drop one by one, page by page."""
+        ...
+
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
         """For each word the rows under it, rising, and how often it is said in each."""
         ...
@@ -91,6 +96,14 @@ class Terms(Protocol):
     async def clear(self, tx: Tx) -> None:
         """Forget all rows."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """Whether bytes of deleted rows are gone; the note says where they may still be."""
+
+    reached: bool
+    note: str = ""
 
 
 Body: TypeAlias = Callable[[Tx], Awaitable[T]]
@@ -120,6 +133,10 @@ class Engine(Protocol):
 
     async def size(self) -> int:
         """Bytes on disk."""
+        ...
+
+    async def scrub(self, tables: Sequence[str]) -> Scrubbed:
+        """Leave no bytes of what was deleted from tables, as far as that is ours to do."""
         ...
 
     async def check(self) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.ledger.packing import packed
 from recollect.ledger.protocol import IndexRow, Revision, Unembedded
 from recollect.ledger.sql.tx import Tx, one
+from recollect.model.erase import user_digest
 from recollect.model.query import checked_limit
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
@@ -78,7 +79,14 @@ async def embed(
 
 async def revision(tx: Tx, user: str) -> Revision:
     """The user's revision."""
-    row = await one(tx, "SELECT revision, epoch FROM users WHERE user_id = :user", {"user": user})
+    # Whoever has nothing, because all of it was erased, is still known by the epoch that came of it.
+    row = await one(
+        tx,
+        "SELECT revision, epoch FROM users WHERE user_id = :user "
+        "UNION ALL SELECT 0, epoch FROM erasures WHERE user_id = :digest AND epoch IS NOT NULL "
+        "ORDER BY 2 DESC, 1 DESC LIMIT 1",
+        {"user": user, "digest": user_digest(user)},
+    )
     return Revision(row[0], row[1]) if row else Revision()
 
 

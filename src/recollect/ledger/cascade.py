@@ -1,0 +1,226 @@
+"""What an erasure takes with it, worked out before anything is removed.
+
+Pure: every ledger tells how the user's memories hang together, asks `cascade`, and removes what it says. The rules
+are told in `recollect.model.erase`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, assert_never
+
+from recollect.errors import NotFound
+from recollect.model.erase import Erase, Remade, Target
+from recollect.model.memory import Category, Status
+from recollect.model.scope import Scope
+
+Session: TypeAlias = tuple[str, str]
+
+# Under these names, and under those that end in _id or _ids, the detail of a memory cites others.
+_CITING = frozenset({"evidence", "sources", "cites", "turns", "memories"})
+_MAX_DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How one memory hangs together with others."""
+
+    id: str
+    scope: Scope
+    category: str
+    status: str
+    cites: frozenset[str] = frozenset()
+    turns: tuple[int, int] | None = None
+    position: int | None = None
+    superseded_by: str | None = None
+
+    @property
+    def session(self) -> Session:
+        return self.scope.project, self.scope.session
+
+
+@dataclass(slots=True)
+class Cascade:
+    """What goes, and what that means for what stays."""
+
+    gone: set[str]
+    # Sessions that lose a turn.
+    sessions: set[Session] = field(default_factory=set)
+    # What was superseded by something that goes: what supersedes it instead, if anything does.
+    relinked: dict[str, str | None] = field(default_factory=dict)
+    # What is to be active again, the latest first.
+    restored: list[str] = field(default_factory=list)
+    remade: tuple[Remade, ...] = ()
+    stays: tuple[str, ...] = ()
+
+
+def link(
+    id: str, scope: Scope, *, category: str, status: str, body: Mapping[str, Any], superseded_by: str | None
+) -> Link:
+    """The link of a memory whose `body` has its evidence and its detail."""
+    detail = body.get("detail") or {}
+    first, last, position = detail.get("turn_start"), detail.get("turn_end"), detail.get("position")
+    return Link(
+        id,
+        scope,
+        category,
+        status,
+        frozenset((*body.get("evidence", ()), *_cited(detail))) - {id},
+        (first, last) if isinstance(first, int) and isinstance(last, int) else None,
+        position if category == Category.TURN and isinstance(position, int) else None,
+        superseded_by,
+    )
+
+
+def _cited(held: Any, *, depth: int = 0) -> Iterator[str]:
+    """The texts that stand where the detail cites others."""
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(held, list | tuple):
+        for each in held:
+            yield from _cited(each, depth=depth + 1)
+    elif isinstance(held, Mapping):
+        for name, value in held.items():
+            if name in _CITING or name.endswith(("_id", "_ids")):
+                yield from (text for text in (value if isinstance(value, list | tuple) else (value,)) if _is_id(text))
+            if isinstance(value, list | tuple | Mapping):
+                yield from _cited(value, depth=depth + 1)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def seeds_of(links: Mapping[str, Link], scope: Scope, target: Target, ids: Collection[str]) -> set[str]:
+    """Where an erasure begins: at the ids that are named, or at all that came from the project or the session."""
+    match target:
+        case Target.TURN | Target.MEMORY:
+            return {id for id in ids if id in links}
+        case Target.PROJECT:
+            return {each.id for each in links.values() if each.scope.project == scope.project}
+        case Target.SESSION:
+            return {each.id for each in links.values() if each.session == (scope.project, scope.session)}
+        case Target.USER:
+            return set(links)
+        case _:
+            assert_never(target)
+
+
+def check_found(links: Mapping[str, Link], what: Erase) -> None:
+    """Raise a NotFound if what is named by its id is not there, or is not what it is said to be."""
+    found = links.get(what.id)
+    if what.id and (found is None or (what.target is Target.TURN and found.position is None)):
+        raise NotFound(f"no {what.target} {what.id}")
+
+
+def without(held: Any, ids: Collection[str]) -> Any:
+    """Plain values with every mention of the ids taken out."""
+    if isinstance(held, Mapping):
+        return {name: without(value, ids) for name, value in held.items() if not _is_among(value, ids)}
+    if isinstance(held, list):
+        return [without(value, ids) for value in held if not _is_among(value, ids)]
+    return held
+
+
+def mentions(held: Any, ids: Collection[str]) -> bool:
+    """Whether plain values hold one of the ids."""
+    return _is_among(held, ids) or without(held, ids) != held
+
+
+def _is_among(value: Any, ids: Collection[str]) -> bool:
+    return isinstance(value, str) and value in ids
+
+
+def cascade(links: Mapping[str, Link], seeds: Collection[str], *, with_older: bool) -> Cascade:
+    """All that goes with the seeds; `with_older` takes the versions they superseded along."""
+    asked = {id for id in seeds if id in links}
+    if with_older:
+        asked |= _older(links, asked)
+    gone = _derived(links, asked)
+    result = Cascade(gone)
+    result.sessions = {links[id].session for id in gone if links[id].position is not None}
+    result.remade = tuple(each for id in sorted(gone - asked) if (each := _remade(links, links[id], gone)))
+    cited = {source for id in asked for source in links[id].cites}
+    result.stays = tuple(sorted(source for source in cited if source in links and source not in gone))
+    _close_gaps(links, result)
+    return result
+
+
+def older_than(links: Mapping[str, Link], ids: Collection[str]) -> set[str]:
+    """The memories of these ids and all versions they superseded."""
+    found = {id for id in ids if id in links}
+    return found | _older(links, found)
+
+
+def _older(links: Mapping[str, Link], ids: Iterable[str]) -> set[str]:
+    """What was superseded by these, by what those superseded, and so on."""
+    before: dict[str, list[str]] = defaultdict(list)
+    for each in links.values():
+        if each.superseded_by is not None:
+            before[each.superseded_by].append(each.id)
+    found: set[str] = set()
+    waiting = list(ids)
+    while waiting:
+        for id in before[waiting.pop()]:
+            if id not in found:
+                found.add(id)
+                waiting.append(id)
+    return found
+
+
+def _derived(links: Mapping[str, Link], seeds: Collection[str]) -> set[str]:
+    """The seeds and whatever was made from them, however far."""
+    citing: dict[str, list[str]] = defaultdict(list)
+    ranges: dict[Session, list[tuple[int, int, str]]] = defaultdict(list)
+    for each in links.values():
+        for source in each.cites:
+            citing[source].append(each.id)
+        if each.turns is not None:
+            ranges[each.session].append((*each.turns, each.id))
+    gone, waiting = set(seeds), list(seeds)
+    while waiting:
+        erased = links[waiting.pop()]
+        found = citing.get(erased.id, [])
+        if erased.position is not None:
+            found = [*found, *(id for a, b, id in ranges.get(erased.session, ()) if a <= erased.position <= b)]
+        waiting += (new := set(found) - gone)
+        gone |= new
+    return gone
+
+
+def _remade(links: Mapping[str, Link], erased: Link, gone: Collection[str]) -> Remade | None:
+    """How to make it anew, unless nothing it rested on stays."""
+    sources = tuple(sorted(id for id in erased.cites if id in links and id not in gone))
+    if not sources and erased.turns is not None:
+        first, last = erased.turns
+        if not any(
+            each.position is not None
+            and first <= each.position <= last
+            and each.session == erased.session
+            and each.id not in gone
+            for each in links.values()
+        ):
+            return None
+    elif not sources:
+        return None
+    return Remade(str(erased.category), erased.scope, sources, erased.turns)
+
+
+def _close_gaps(links: Mapping[str, Link], result: Cascade) -> None:
+    """Say what becomes of memories that were superseded by what goes."""
+    for each in reversed(list(links.values())):
+        if each.id in result.gone or each.superseded_by not in result.gone:
+            continue
+        seen = {each.id}
+        last = links[each.superseded_by]
+        while last.superseded_by in result.gone and last.superseded_by not in seen:
+            seen.add(last.superseded_by)
+            last = links[last.superseded_by]
+        if last.superseded_by is not None and last.superseded_by in links:
+            result.relinked[each.id] = None if last.superseded_by in result.gone else last.superseded_by
+        elif last.status == Status.ACTIVE and each.status == Status.SUPERSEDED:
+            result.restored.append(each.id)
+        else:
+            result.relinked[each.id] = None

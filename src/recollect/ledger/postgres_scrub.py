@@ -1,0 +1,55 @@
+"""Overwriting what was deleted from PostgreSQL, as far as a client can: tables and their indexes are written anew.
+
+A plain VACUUM only marks the space as free, and a full-text index keeps every word it ever had. VACUUM FULL leaves
+nothing, but keeps everyone waiting while it runs, so it is for tables that are written anew in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recollect.ledger.sql.tx import Scrubbed
+
+# Tables up to this size in all are written anew.
+MAX_FULL_BYTES = 64 << 20
+# For how long we wait for others to let go of a table, everyone else waiting behind us.
+_LOCK_S = 5
+_VACUUM_S = 300.0
+_BEYOND = "its log, replicas and backups keep what was erased for as long as they are kept"
+_MISSING = "these are not ours to vacuum, so that bytes of what was erased stay in them: "
+_SIZE = "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest($1::text[]) AS name"
+_OTHERS = (
+    "SELECT relname FROM pg_catalog.pg_class JOIN unnest($1::text[]) AS name ON oid = to_regclass(name) "
+    "WHERE NOT pg_has_role(relowner, 'USAGE')"
+)
+
+
+async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> Scrubbed:
+    """Write the tables anew, or vacuum them where that would take too long; says what was not reached."""
+    notes = []
+    others = {row[0] for row in await connection.fetch(_OTHERS, list(tables))}
+    if others:
+        notes.append(_MISSING + ", ".join(sorted(others)))
+    own = [table for table in tables if table not in others]
+    small = await connection.fetchval(_SIZE, own) <= MAX_FULL_BYTES
+    await connection.execute(f"SET lock_timeout = '{_LOCK_S}s'; SET statement_timeout = 0")
+    left = [table for table in own if not small or not await _vacuum(connection, table, "FULL, ANALYZE", errors)]
+    for table in left:
+        await _vacuum(connection, table, "ANALYZE", errors)
+    if left:
+        why = "others kept using them" if small else "they are large"
+        notes.append(
+            f"bytes of what was erased stay in free space and in indexes of {', '.join(left)}, because {why}: "
+            "run VACUUM FULL on them when nobody else needs them"
+        )
+    return Scrubbed(not notes, "; ".join([*notes, _BEYOND]))
+
+
+async def _vacuum(connection: Any, table: str, how: str, errors: tuple[type[Exception], ...]) -> bool:
+    """Whether it could be done."""
+    try:
+        await connection.execute(f"VACUUM ({how}) {table}", timeout=_VACUUM_S)
+    except errors:
+        return False
+    return True

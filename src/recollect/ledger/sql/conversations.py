@@ -1,0 +1,112 @@
+"""The state of conversations: read, listed, and changed by notes."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+
+from recollect.errors import Conflict
+from recollect.ledger.sql.tx import Row, Tx, one
+from recollect.model.effect import Note
+from recollect.model.query import checked_limit
+from recollect.model.scope import Scope
+from recollect.model.times import from_micros, to_micros
+from recollect.model.turn import Conversation
+
+_SESSION = "user_id = :user AND project_id = :project AND session_id = :session"
+_COLUMNS = "turn_count, started_at, last_turn_at, closed_at, version, body"
+# In what order they are listed, and what is looked at to go on after one.
+_PLACE = ("COALESCE(last_turn_at, 0)", "user_id", "project_id", "session_id")
+
+
+def session_params(scope: Scope) -> dict[str, Any]:
+    """The parameters that name a session."""
+    return {"user": scope.user, "project": scope.project, "session": scope.session}
+
+
+async def conversation(tx: Tx, scope: Scope) -> Conversation:
+    """The state of the scope's session; one that has not begun has no turns."""
+    row = await one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(scope))
+    return Conversation(scope=scope) if row is None else _from_row(scope, row)
+
+
+def _from_row(scope: Scope, row: Row) -> Conversation:
+    body = json.loads(row[5])
+    return Conversation(
+        scope=scope,
+        turn_count=row[0],
+        started_at=None if row[1] is None else from_micros(row[1]),
+        last_turn_at=None if row[2] is None else from_micros(row[2]),
+        closed_at=None if row[3] is None else from_micros(row[3]),
+        version=row[4],
+        summary=body.get("summary", ""),
+        invocations=tuple(body.get("invocations", ())),
+        learned_to=body.get("learned_to", 0),
+        metadata=body.get("metadata", {}),
+    )
+
+
+async def conversations(
+    tx: Tx,
+    user: str | None,
+    *,
+    open: bool | None,
+    idle_before: datetime | None,
+    order: Literal["oldest", "newest"],
+    limit: int,
+    after: Conversation | None,
+) -> list[Conversation]:
+    """Sessions by when something was last said in them."""
+    params: dict[str, Any] = {"limit": checked_limit(limit)}
+    tests = ["1 = 1"]
+    if user is not None:
+        params["user"] = user
+        tests.append("user_id = :user")
+    if open is not None:
+        tests.append(f"closed_at IS {'' if open else 'NOT '}NULL")
+    if idle_before is not None:
+        params["idle"] = to_micros(idle_before)
+        tests.append("last_turn_at < :idle")
+    if after is not None:
+        last = 0 if after.last_turn_at is None else to_micros(after.last_turn_at)
+        params |= {"at": last, "after": after.scope.user, "p": after.scope.project, "s": after.scope.session}
+        tests.append(f"({', '.join(_PLACE)}) {'>' if order == 'oldest' else '<'} (:at, :after, :p, :s)")
+    ordered = ", ".join(part if order == "oldest" else f"{part} DESC" for part in _PLACE)
+    rows = await tx.rows(
+        f"SELECT {_COLUMNS}, user_id, project_id, session_id FROM conversations WHERE {' AND '.join(tests)} "
+        f"ORDER BY {ordered} LIMIT :limit",
+        params,
+    )
+    return [_from_row(Scope(*row[6:]), row) for row in rows]
+
+
+async def note(tx: Tx, note: Note) -> None:
+    """Give fields of a conversation new values; its user must be held."""
+    found = await conversation(tx, note.scope)
+    if note.expected_version is not None and found.version != note.expected_version:
+        raise Conflict(
+            f"the conversation is at version {found.version}, not {note.expected_version}: read it again and retry"
+        )
+    held = {
+        "summary": found.summary,
+        "invocations": found.invocations,
+        "learned_to": found.learned_to,
+        "metadata": found.metadata,
+        "closed_at": found.closed_at,
+        **note.fields,
+    }
+    closed_at = held.pop("closed_at")
+    held["invocations"] = [dict(each) for each in held["invocations"]]
+    held["metadata"] = dict(held["metadata"])
+    await tx.run(
+        "INSERT INTO conversations (user_id, project_id, session_id, turn_count, closed_at, version, body) "
+        "VALUES (:user, :project, :session, 0, :closed_at, 1, :body) "
+        "ON CONFLICT (user_id, project_id, session_id) DO UPDATE SET closed_at = excluded.closed_at, "
+        "version = conversations.version + 1, body = excluded.body",
+        {
+            **session_params(note.scope),
+            "closed_at": None if closed_at is None else to_micros(closed_at),
+            "body": json.dumps({name: value for name, value in held.items() if value}),
+        },
+    )

@@ -1,0 +1,30 @@
+"""What a batch of changes brings about beside memories, in its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from recollect.ledger.sql.conversations import note
+from recollect.ledger.sql.job_rows import hold, put_job
+from recollect.ledger.sql.leases import finish
+from recollect.ledger.sql.tx import Tx
+from recollect.ledger.sql.usage import spend
+from recollect.model.effect import Effect, Finish, Note, Queue, Spent
+from recollect.model.scope import Scope
+
+
+async def take_effect(tx: Tx, scope: Scope, effects: Sequence[Effect]) -> None:
+    """Bring them about in order; whoever calls holds the user."""
+    for effect in effects:
+        match effect:
+            case Finish():
+                await finish(tx, scope.user, effect.job_id, effect.lease, result=effect.result)
+            case Note():
+                await note(tx, effect)
+            case Queue():
+                await put_job(tx, await hold(tx, scope.user), effect.scope, effect.job)
+            case Spent():
+                await spend(tx, effect)
+            case _:
+                assert_never(effect)

@@ -1,0 +1,132 @@
+"""Erasing what is kept beside the memories: sessions, jobs, replies, and all that has a user's name on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from recollect.ledger.cascade import mentions, without
+from recollect.ledger.sql.job_rows import UNLEASED, hold, set_queue
+from recollect.ledger.sql.tx import Tx
+from recollect.model.scope import Scope
+from recollect.model.times import now, to_micros
+
+# Whatever has a user's name on it goes with the user: its table, and what a receipt calls it, if it tells of it.
+OF_USER: Mapping[str, str] = {
+    "vectors": "vectors",
+    "history": "history",
+    "turns": "turns",
+    "memories": "memories",
+    "conversations": "conversations",
+    "job_users": "",
+    "job_queues": "",
+    "jobs": "jobs",
+    "responses": "responses",
+    "idempotency": "replies",
+    "api_keys": "keys",
+    "usage": "usage",
+}
+
+
+async def delete(tx: Tx, table: str, test: str, params: Mapping[str, Any]) -> int:
+    """Delete rows; gives how many."""
+    found = await tx.rows(f"SELECT count(*) FROM {table} WHERE {test}", params)
+    if found[0][0]:
+        await tx.run(f"DELETE FROM {table} WHERE {test}", params)
+    return int(found[0][0])
+
+
+def _inside(scope: Scope, *, whole_project: bool) -> tuple[str, dict[str, Any]]:
+    test, params = "user_id = :user AND project_id = :project", {"user": scope.user, "project": scope.project}
+    return (
+        (test, params)
+        if whole_project
+        else (f"{test} AND session_id = :session", params | {"session": scope.session})
+    )
+
+
+async def drop_sessions(tx: Tx, scope: Scope, *, whole_project: bool, counts: dict[str, int]) -> None:
+    """Remove the session, or all of the project's."""
+    test, params = _inside(scope, whole_project=whole_project)
+    await delete(tx, "turns", test, params)
+    counts["conversations"] = await delete(tx, "conversations", test, params)
+
+
+async def drop_jobs(tx: Tx, scope: Scope, *, whole_project: bool, counts: dict[str, int]) -> None:
+    """Remove the jobs of the session or the project: there is nothing left for them to do."""
+    await hold(tx, scope.user)
+    test, params = _inside(scope, whole_project=whole_project)
+    counts["jobs"] = await delete(tx, "jobs", test, params)
+
+
+async def void_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
+    """Keep what runs for the user from having any effect, and jobs from naming or quoting what is gone.
+
+    None is lost: one that runs may have read what is gone, so it waits again, to be done from what is left.
+    """
+    holder = await hold(tx, user)
+    await tx.run(
+        f"UPDATE jobs SET state = 'waiting', due_at = :now, next_at = :now, {UNLEASED} "
+        "WHERE user_id = :user AND state = 'running'",
+        {"user": user, "now": to_micros(now())},
+    )
+    await tx.run("UPDATE job_users SET busy_until = 0 WHERE user_id = :user", {"user": user})
+    levels = await tx.rows(
+        "SELECT priority FROM jobs WHERE user_id = :user UNION SELECT priority FROM job_queues WHERE user_id = :user",
+        {"user": user},
+    )
+    for (level,) in levels:
+        await set_queue(tx, holder, level)
+    # What came of a job, or kept it from its end, may quote anything it had read.
+    await tx.run(
+        "UPDATE jobs SET result = NULL, error = NULL "
+        "WHERE user_id = :user AND (result IS NOT NULL OR error IS NOT NULL)",
+        {"user": user},
+    )
+    rows = await tx.rows("SELECT id, payload FROM jobs WHERE user_id = :user AND payload <> '{}'", {"user": user})
+    gone = set(ids)
+    for id, text in rows:
+        payload = json.loads(text)
+        left = without(payload, gone)
+        if left != payload:
+            await tx.run(
+                "UPDATE jobs SET payload = :payload WHERE user_id = :user AND id = :id",
+                {"user": user, "id": id, "payload": json.dumps(left, ensure_ascii=False)},
+            )
+
+
+async def blank_summaries(tx: Tx, user: str, sessions: Iterable[tuple[str, str]]) -> list[Scope]:
+    """Take away what was made of sessions that lost a turn; gives those that had anything."""
+    blanked = []
+    for project, session in sorted(sessions):
+        params = {"user": user, "project": project, "session": session}
+        test = "user_id = :user AND project_id = :project AND session_id = :session"
+        for (text,) in await tx.rows(f"SELECT body FROM conversations WHERE {test}", params):
+            body = json.loads(text)
+            if body.pop("summary", None) or body.pop("invocations", None):
+                blanked.append(Scope(user, project, session))
+            body.pop("invocations", None)
+            # The version moves in any case: who worked out a summary from what was there cannot put it in.
+            await tx.run(
+                f"UPDATE conversations SET body = :body, version = version + 1 WHERE {test}",
+                params | {"body": json.dumps(body, ensure_ascii=False)},
+            )
+    return blanked
+
+
+async def drop_mentions(tx: Tx, user: str, ids: Collection[str], counts: dict[str, int]) -> None:
+    """Remove replies and responses that name what is gone."""
+    gone = set(ids)
+    for kind, table, name, column in (
+        ("replies", "idempotency", '"key"', "result"),
+        ("responses", "responses", "id", "body"),
+    ):
+        rows = await tx.rows(f"SELECT {name}, {column} FROM {table} WHERE user_id = :user", {"user": user})
+        named = [id for id, text in rows if mentions(json.loads(text), gone)]
+        if named:
+            await tx.run(
+                f"DELETE FROM {table} WHERE user_id = :user AND {tx.dialect.among(name, 'named')}",
+                {"user": user, "named": named},
+            )
+        counts[kind] = len(named)

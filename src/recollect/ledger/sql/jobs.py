@@ -1,0 +1,128 @@
+"""Jobs from outside: made, looked at, replayed, cancelled, counted, cleared away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from recollect.errors import NotFound
+from recollect.ledger.sql.job_rows import COLUMNS, UNLEASED, hold, job_from_row, put_job, set_queue
+from recollect.ledger.sql.tx import Tx, one
+from recollect.model.job import Job, JobState, JobStats, NewJob
+from recollect.model.query import checked_limit
+from recollect.model.scope import Scope
+from recollect.model.text import is_storable
+from recollect.model.times import now, to_micros
+
+PRUNED_AT_ONCE = 1000
+
+
+async def enqueue(tx: Tx, scope: Scope, jobs: Sequence[NewJob]) -> tuple[Job, ...]:
+    """Make jobs, each of which may join one that waits."""
+    if not jobs:
+        return ()
+    holder = await hold(tx, scope.user)
+    return tuple([await put_job(tx, holder, scope, job) for job in jobs])
+
+
+async def job(tx: Tx, user: str, id: str) -> Job:
+    """One job of the user."""
+    row = None
+    if is_storable(id):
+        row = await one(
+            tx, f"SELECT {COLUMNS} FROM jobs WHERE user_id = :user AND id = :id", {"user": user, "id": id}
+        )
+    if row is None:
+        raise NotFound(f"no job {id}")
+    return job_from_row(row)
+
+
+async def jobs(tx: Tx, user: str | None, *, states: Sequence[JobState], limit: int, before: str | None) -> list[Job]:
+    """Jobs of a user or of all, newest first."""
+    params: dict[str, Any] = {"limit": checked_limit(limit)}
+    tests = ["1 = 1"]
+    if user is not None:
+        params["user"] = user
+        tests.append("user_id = :user")
+    if states:
+        params["states"] = [str(state) for state in states]
+        tests.append(tx.dialect.among("state", "states"))
+    if before is not None:
+        params["before"] = before if is_storable(before) else ""
+        tests.append("id < :before")
+    rows = await tx.rows(
+        f"SELECT {COLUMNS} FROM jobs WHERE {' AND '.join(tests)} ORDER BY id DESC LIMIT :limit", params
+    )
+    return [job_from_row(row) for row in rows]
+
+
+async def replay(tx: Tx, user: str, ids: Sequence[str]) -> list[Job]:
+    """Have dead and cancelled jobs done after all."""
+    again = "state = 'waiting', tries = 0, due_at = :now, next_at = :now, error = NULL"
+    return await _move(tx, user, ids, "state IN ('dead', 'cancelled')", again)
+
+
+async def cancel(tx: Tx, user: str, ids: Sequence[str]) -> list[Job]:
+    """Take jobs out of the queue, and from whoever runs one."""
+    gone = "state = 'cancelled', next_at = NULL"
+    return await _move(tx, user, ids, "state IN ('waiting', 'running')", gone)
+
+
+async def _move(tx: Tx, user: str, ids: Sequence[str], which: str, changes: str) -> list[Job]:
+    wanted = [id for id in ids if is_storable(id)]
+    if not wanted:
+        return []
+    holder = await hold(tx, user)
+    rows = await tx.rows(
+        f"UPDATE jobs SET {changes}, {UNLEASED}, updated_at = :now WHERE user_id = :user AND {which} "
+        f"AND {tx.dialect.among('id', 'ids')} RETURNING {COLUMNS}",
+        {"user": user, "ids": wanted, "now": to_micros(now())},
+    )
+    moved = {job.id: job for job in map(job_from_row, rows)}
+    await tx.run(
+        "UPDATE job_users SET busy_until = 0 WHERE user_id = :user "
+        "AND NOT EXISTS (SELECT 1 FROM jobs WHERE user_id = :user AND state = 'running')",
+        {"user": user},
+    )
+    for level in {job.priority for job in moved.values()}:
+        await set_queue(tx, holder, level)
+    return [moved[id] for id in dict.fromkeys(wanted) if id in moved]
+
+
+async def job_stats(tx: Tx, user: str | None) -> JobStats:
+    """Counted over indexes: what is done is not looked at."""
+    at = to_micros(now())
+    params: dict[str, Any] = {} if user is None else {"user": user}
+    mine = "" if user is None else "user_id = :user AND "
+    failing = "WHERE failures > 0" if user is None else "WHERE user_id = :user"
+    rows = await tx.rows(
+        f"SELECT state, count(*) FROM jobs WHERE {mine}state IN ('waiting', 'running', 'dead') GROUP BY state "
+        f"UNION ALL SELECT 'oldest', min(next_at) FROM jobs WHERE {mine}next_at IS NOT NULL "
+        f"UNION ALL SELECT 'failures', max(failures) FROM job_users {failing}",
+        params,
+    )
+    counts = {name: number for name, number in rows if number is not None}
+    return JobStats(
+        waiting=counts.get("waiting", 0),
+        running=counts.get("running", 0),
+        dead=counts.get("dead", 0),
+        oldest_due_age_s=max(at - counts.get("oldest", at), 0) / 1e6,
+        failures_in_a_row=counts.get("failures", 0),
+    )
+
+
+async def prune(tx: Tx, before: datetime) -> int:
+    """Remove some of the jobs that were over before a time; gives how many."""
+    # Ids begin with the time they were made, so that younger jobs need not be looked at.
+    first_later = f"{max(to_micros(before), 0) // 1000:012x}"
+    rows = await tx.rows(
+        "DELETE FROM jobs WHERE (user_id, id) IN (SELECT user_id, id FROM jobs "
+        "WHERE state IN ('done', 'cancelled') AND id < :made AND updated_at < :before LIMIT :limit) RETURNING id",
+        {
+            "made": f"{first_later[:8]}-{first_later[8:]}-8",
+            "before": to_micros(before),
+            "limit": PRUNED_AT_ONCE,
+        },
+    )
+    return len(rows)

@@ -1,0 +1,155 @@
+"""Jobs at work: taken, kept, finished, failed. Only who shows the lease can say what became of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from recollect.errors import Conflict
+from recollect.ledger.sql.job_rows import COLUMNS, UNLEASED, Holder, hold, job_from_row, set_queue
+from recollect.ledger.sql.tx import Tx, one
+from recollect.model.ids import new_id
+from recollect.model.job import Job, JobKind, as_json, told_error
+from recollect.model.text import mended_text
+from recollect.model.times import now, to_micros
+
+
+def until(lease_s: float) -> datetime:
+    """When a lease of so many seconds runs out."""
+    return now() + timedelta(seconds=lease_s)
+
+
+async def anything_due(tx: Tx) -> bool:
+    """Whether a leaser could find something; when there is nothing, nobody need wait for a writer."""
+    return bool(await tx.rows("SELECT 1 FROM jobs WHERE next_at <= :now LIMIT 1", {"now": to_micros(now())}))
+
+
+async def lease(
+    tx: Tx, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
+) -> list[Job]:
+    """Take jobs that are due, the highest priority first, one of each user."""
+    taken: list[Job] = []
+    level = await _next_level(tx, None)
+    while level is not None and len(taken) < limit:
+        for user in await _users_in_turn(tx, level, limit - len(taken), kinds):
+            job = await _take(tx, user, level, worker=worker, lease_s=lease_s, kinds=kinds)
+            taken += [job] if job else []
+        level = await _next_level(tx, level)
+    return taken
+
+
+async def _next_level(tx: Tx, below: int | None) -> int | None:
+    """The highest priority at which anyone has anything to do, now or later."""
+    lower = "" if below is None else " WHERE priority < :below"
+    row = await one(tx, f"SELECT max(priority) FROM job_queues{lower}", {} if below is None else {"below": below})
+    return None if row is None else row[0]
+
+
+def _of_kinds(tx: Tx, kinds: Sequence[JobKind] | None, params: dict[str, Any]) -> str:
+    if kinds is None:
+        return ""
+    params["kinds"] = [str(kind) for kind in kinds]
+    return f" AND {tx.dialect.among('j.kind', 'kinds')}"
+
+
+async def _users_in_turn(tx: Tx, level: int, limit: int, kinds: Sequence[JobKind] | None) -> list[str]:
+    """Users who have something to do at a priority and are at nothing else, held; others' are passed over."""
+    params: dict[str, Any] = {"level": level, "now": to_micros(now()), "limit": limit}
+    wanted = _of_kinds(tx, kinds, params)
+    if wanted:
+        wanted = (
+            " AND EXISTS (SELECT 1 FROM jobs j WHERE j.user_id = q.user_id AND j.priority = q.priority "
+            f"AND j.next_at <= :now{wanted})"
+        )
+    rows = await tx.rows(
+        "SELECT q.user_id FROM job_queues q JOIN job_users u ON u.user_id = q.user_id "
+        f"WHERE q.priority = :level AND q.ready_at <= :now AND u.busy_until <= :now{wanted} "
+        f"ORDER BY q.ready_at, q.user_id LIMIT :limit {tx.dialect.words['pass_over']}",
+        params,
+    )
+    return [row[0] for row in rows]
+
+
+async def _take(
+    tx: Tx, user: str, level: int, *, worker: str, lease_s: float, kinds: Sequence[JobKind] | None
+) -> Job | None:
+    at, ends = now(), until(lease_s)
+    # Whoever had the user's turn before has lost it; that job waits again, due since then.
+    await tx.run(
+        f"UPDATE jobs SET state = 'waiting', due_at = next_at, {UNLEASED} "
+        "WHERE user_id = :user AND state = 'running'",
+        {"user": user},
+    )
+    params: dict[str, Any] = {
+        "user": user,
+        "level": level,
+        "now": to_micros(at),
+        "until": to_micros(ends),
+        "worker": mended_text(worker),
+        "lease": new_id(),
+    }
+    rows = await tx.rows(
+        "UPDATE jobs SET state = 'running', tries = tries + 1, worker = :worker, lease = :lease, "
+        "leased_until = :until, next_at = :until, updated_at = :now WHERE user_id = :user AND id = ("
+        "SELECT j.id FROM jobs j WHERE j.user_id = :user AND j.priority = :level AND j.next_at <= :now"
+        f"{_of_kinds(tx, kinds, params)} ORDER BY j.next_at, j.id LIMIT 1) RETURNING {COLUMNS}",
+        params,
+    )
+    # What was ready when we looked may be done by now.
+    if rows:
+        await tx.run(
+            "UPDATE job_users SET served_at = :now, busy_until = :until WHERE user_id = :user",
+            {"user": user, "now": to_micros(at), "until": to_micros(ends)},
+        )
+    await set_queue(tx, Holder(user, to_micros(at)), level)
+    return job_from_row(rows[0]) if rows else None
+
+
+async def renew(tx: Tx, job: Job, *, lease_s: float) -> Job:
+    """Keep a job for longer."""
+    holder, ends = await hold(tx, job.scope.user), to_micros(until(lease_s))
+    kept = await _settle(tx, job.scope.user, job.id, job.lease, "leased_until = :until, next_at = :until", until=ends)
+    await tx.run(
+        "UPDATE job_users SET busy_until = :until WHERE user_id = :user", {"user": holder.user, "until": ends}
+    )
+    await set_queue(tx, holder, kept.priority)
+    return kept
+
+
+async def finish(tx: Tx, user: str, id: str, lease: str | None, *, result: Mapping[str, Any] | None) -> Job:
+    """A job is done."""
+    kept = None if result is None else as_json(result, name="the result of a job")
+    holder = await hold(tx, user)
+    done = f"state = 'done', next_at = NULL, error = NULL, result = :result, {UNLEASED}"
+    job = await _settle(tx, user, id, lease, done, result=kept)
+    await tx.run("UPDATE job_users SET busy_until = 0, failures = 0 WHERE user_id = :user", {"user": user})
+    await set_queue(tx, holder, job.priority)
+    return job
+
+
+async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Job:
+    """A job failed: it waits for its next try, or is dead."""
+    user = job.scope.user
+    holder = await hold(tx, user)
+    if retry_at is None:
+        failed, params = "state = 'dead', next_at = NULL", {}
+    else:
+        failed, params = "state = 'waiting', due_at = :due, next_at = :due", {"due": to_micros(retry_at)}
+    failed += f", error = :error, {UNLEASED}"
+    after = await _settle(tx, user, job.id, job.lease, failed, error=told_error(error), **params)
+    await tx.run("UPDATE job_users SET busy_until = 0, failures = failures + 1 WHERE user_id = :user", {"user": user})
+    await set_queue(tx, holder, after.priority)
+    return after
+
+
+async def _settle(tx: Tx, user: str, id: str, lease: str | None, changes: str, **params: Any) -> Job:
+    """Change a running job whose lease is shown; a Conflict if it is anyone else's or nobody's."""
+    rows = await tx.rows(
+        f"UPDATE jobs SET {changes}, updated_at = :now WHERE user_id = :user AND id = :id AND state = 'running' "
+        f"AND lease = :lease RETURNING {COLUMNS}",
+        {"user": user, "id": id, "lease": lease or "", "now": to_micros(now()), **params},
+    )
+    if not rows:
+        raise Conflict(f"job {id} is no longer ours: its lease ran out and another took it, or it was cancelled")
+    return job_from_row(rows[0])

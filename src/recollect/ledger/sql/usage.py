@@ -1,0 +1,75 @@
+"""What models were asked: one row for each user, day, step and model, counted up in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from recollect.ledger.sql.tx import Tx
+from recollect.model.effect import Spent
+from recollect.model.text import mended_text
+from recollect.model.times import now
+from recollect.model.usage import SpentToday, Usage, checked_parts, day_number, day_of
+
+_COLUMN = {"user": "user_id", "day": "day", "model": "model", "step": "step"}
+
+
+async def spend(tx: Tx, spent: Spent) -> None:
+    """Add to what the user has spent."""
+    await tx.run(
+        "INSERT INTO usage (user_id, day, step, model, calls, input_tokens, output_tokens) "
+        "VALUES (:user, :day, :step, :model, :calls, :tokens_in, :tokens_out) "
+        "ON CONFLICT (user_id, day, step, model) DO UPDATE SET calls = usage.calls + excluded.calls, "
+        "input_tokens = usage.input_tokens + excluded.input_tokens, "
+        "output_tokens = usage.output_tokens + excluded.output_tokens",
+        {
+            "user": spent.user,
+            "day": day_number(spent.at),
+            "step": mended_text(spent.step),
+            "model": mended_text(spent.model),
+            "calls": spent.calls,
+            "tokens_in": spent.tokens_in,
+            "tokens_out": spent.tokens_out,
+        },
+    )
+
+
+async def usage(tx: Tx, user: str | None, *, since: datetime | None, by: Sequence[str]) -> list[Usage]:
+    """Sums, parted by some of user, day, model and step, in that order."""
+    parts = checked_parts(by)
+    columns = "".join(f"{_COLUMN[part]}, " for part in parts)
+    params: dict[str, Any] = {}
+    tests = ["1 = 1"]
+    if user is not None:
+        params["user"] = user
+        tests.append("user_id = :user")
+    if since is not None:
+        params["since"] = day_number(since)
+        tests.append("day >= :since")
+    grouped = f" GROUP BY {columns[:-2]} ORDER BY {columns[:-2]}" if parts else ""
+    rows = await tx.rows(
+        f"SELECT {columns}CAST(sum(calls) AS BIGINT), CAST(sum(input_tokens) AS BIGINT), "
+        f"CAST(sum(output_tokens) AS BIGINT) FROM usage WHERE {' AND '.join(tests)}{grouped}",
+        params,
+    )
+    # A sum over nothing, parted by nothing, is a row all the same.
+    return [_sum(parts, row) for row in rows if row[-1] is not None]
+
+
+def _sum(parts: tuple[str, ...], row: Sequence[Any]) -> Usage:
+    known = dict(zip(parts, row, strict=False))
+    if "day" in known:
+        known["day"] = day_of(known["day"])
+    calls, tokens_in, tokens_out = row[-3:]
+    return Usage(**known, calls=calls, tokens_in=tokens_in, tokens_out=tokens_out)
+
+
+async def spent_today(tx: Tx, user: str) -> SpentToday:
+    """What the user has spent since midnight."""
+    rows = await tx.rows(
+        "SELECT CAST(COALESCE(sum(input_tokens + output_tokens), 0) AS BIGINT), "
+        "CAST(COALESCE(sum(calls), 0) AS BIGINT) FROM usage WHERE user_id = :user AND day = :day",
+        {"user": user, "day": day_number(now())},
+    )
+    return SpentToday(*rows[0])

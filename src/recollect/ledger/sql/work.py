@@ -1,0 +1,102 @@
+"""SqlJobs: the promise of `Jobs`, kept by the body of SQL on some engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from recollect.ledger.sql import conversations as conversation_sql
+from recollect.ledger.sql import jobs as job_sql
+from recollect.ledger.sql import leases
+from recollect.ledger.sql import usage as usage_sql
+from recollect.ledger.sql.tx import Engine
+from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
+from recollect.model.query import checked_limit
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation
+from recollect.model.usage import Part, SpentToday, Usage
+
+
+class SqlJobs:
+    """Jobs, conversations and usage on a SQL database."""
+
+    _engine: Engine
+
+    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob]) -> tuple[Job, ...]:
+        return await self._engine.write(lambda tx: job_sql.enqueue(tx, scope, jobs))
+
+    async def lease(
+        self, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
+    ) -> list[Job]:
+        checked_limit(limit)
+        # Workers ask all the time: they keep no writer waiting when there is nothing to do.
+        if not await self._engine.read(leases.anything_due, quick=True):
+            return []
+        return await self._engine.write(
+            lambda tx: leases.lease(tx, worker=worker, limit=limit, lease_s=lease_s, kinds=kinds)
+        )
+
+    async def renew(self, job: Job, *, lease_s: float) -> Job:
+        return await self._engine.write(lambda tx: leases.renew(tx, job, lease_s=lease_s))
+
+    async def finish(self, job: Job, *, result: Mapping[str, Any] | None = None) -> Job:
+        return await self._engine.write(
+            lambda tx: leases.finish(tx, job.scope.user, job.id, job.lease, result=result)
+        )
+
+    async def fail(self, job: Job, *, error: str, retry_at: datetime | None) -> Job:
+        return await self._engine.write(lambda tx: leases.fail(tx, job, error=error, retry_at=retry_at))
+
+    async def job(self, user: str, id: str) -> Job:
+        return await self._engine.read(lambda tx: job_sql.job(tx, user, id), quick=True)
+
+    async def jobs(
+        self, user: str | None = None, *, states: Sequence[JobState] = (), limit: int = 100, before: str | None = None
+    ) -> list[Job]:
+        return await self._engine.read(lambda tx: job_sql.jobs(tx, user, states=states, limit=limit, before=before))
+
+    async def replay(self, user: str, ids: Sequence[str]) -> list[Job]:
+        return await self._engine.write(lambda tx: job_sql.replay(tx, user, ids))
+
+    async def cancel(self, user: str, ids: Sequence[str]) -> list[Job]:
+        return await self._engine.write(lambda tx: job_sql.cancel(tx, user, ids))
+
+    async def job_stats(self, user: str | None = None) -> JobStats:
+        return await self._engine.read(lambda tx: job_sql.job_stats(tx, user), quick=user is not None)
+
+    async def prune_jobs(self, before: datetime) -> int:
+        pruned = some = await self._engine.write(lambda tx: job_sql.prune(tx, before))
+        # A few at a time, so that nobody who writes waits for long.
+        while some == job_sql.PRUNED_AT_ONCE:
+            some = await self._engine.write(lambda tx: job_sql.prune(tx, before))
+            pruned += some
+        return pruned
+
+    async def conversations(
+        self,
+        user: str | None = None,
+        *,
+        open: bool | None = None,
+        idle_before: datetime | None = None,
+        order: Literal["oldest", "newest"] = "oldest",
+        limit: int = 100,
+        after: Conversation | None = None,
+    ) -> list[Conversation]:
+        return await self._engine.read(
+            lambda tx: conversation_sql.conversations(
+                tx, user, open=open, idle_before=idle_before, order=order, limit=limit, after=after
+            )
+        )
+
+    async def usage(
+        self,
+        user: str | None = None,
+        *,
+        since: datetime | None = None,
+        by: Sequence[Part] = ("day", "model", "step"),
+    ) -> list[Usage]:
+        return await self._engine.read(lambda tx: usage_sql.usage(tx, user, since=since, by=by))
+
+    async def spent_today(self, user: str) -> SpentToday:
+        return await self._engine.read(lambda tx: usage_sql.spent_today(tx, user), quick=True)

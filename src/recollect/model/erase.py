@@ -1,0 +1,197 @@
+"""Erasing for good: what is asked for, what it came to in each store, and what is kept to do it again.
+
+Forgetting takes a memory out of recall and can be undone. Erasing removes it, with its history and with whatever was
+made from it, and cannot. These are the rules, the same in every store:
+
+- What was derived goes too: whatever names an erased memory or turn in its evidence or in the ids its detail cites,
+  and whatever sums up a range of turns with an erased one in it, and what was derived from that in turn.
+- What rested on several sources of which some stay is erased all the same and told of as `remade`: it can be made
+  anew from what is left.
+- A memory that is erased by its id goes with the older versions it superseded: they speak of the same thing. What it
+  was learned from stays, and is told of in `stays`; erase that too if it has to go.
+- What was superseded by something erased along with its source comes back: what took its place never was.
+- Nobody else's rows are ever touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.model.scope import Scope
+from recollect.model.text import checked_id
+from recollect.model.times import as_utc
+
+
+class Target(StrEnum):
+    """How much is erased."""
+
+    USER = "user"
+    PROJECT = "project"
+    SESSION = "session"
+    TURN = "turn"
+    MEMORY = "memory"
+
+
+_BY_ID = (Target.TURN, Target.MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Erase:
+    """What to erase of a scope: all of the user's, the project's or the session's, or a turn or memory by its id."""
+
+    target: Target
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        checked_id(self.id, name="id")
+        if bool(self.id) != (self.target in _BY_ID):
+            raise InvalidInput(
+                f"to erase a {self.target}, give its id"
+                if self.target in _BY_ID
+                else f"the scope says which {self.target} to erase; an id is only for a turn or a memory"
+            )
+
+    def check(self, scope: Scope) -> None:
+        """Raise an InvalidInput unless the scope names exactly what is to go: nobody erases more than they said."""
+        if self.target is Target.USER and (scope.project or scope.session):
+            raise InvalidInput("to erase all of a user, name no project and no session")
+        if self.target is Target.PROJECT and (not scope.project or scope.session):
+            raise InvalidInput("to erase a project, name it, and no session")
+        if self.target is Target.SESSION and not scope.session:
+            raise InvalidInput("to erase a session, name it")
+
+
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """Something erased that rested also on what stays, so that it can be made anew.
+
+    `kind` is the category of a memory, or "conversation" for the running summary of a session.
+    """
+
+    kind: str
+    scope: Scope
+    sources: tuple[str, ...] = ()
+    turns: tuple[int, int] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "kind": self.kind,
+            "project_id": self.scope.project or None,
+            "session_id": self.scope.session or None,
+            "sources": list(self.sources),
+            "turns": None if self.turns is None else list(self.turns),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What went from one store, and whether its bytes are gone as well; the note says what was not reached."""
+
+    store: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    reached: bool = True
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"store": self.store, "counts": dict(self.counts), "reached": self.reached, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What an erasure came to in each store; it holds ids and counts, none of what was erased."""
+
+    id: str
+    at: datetime
+    scope: Scope
+    what: Erase
+    stores: tuple[Cleared, ...] = ()
+    remade: tuple[Remade, ...] = ()
+    stays: tuple[str, ...] = ()
+
+    @property
+    def reached(self) -> bool:
+        """Whether every store says that the bytes are gone."""
+        return all(store.reached for store in self.stores)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "id": self.id,
+            "at": self.at.isoformat(),
+            "target": str(self.what.target),
+            "target_id": self.what.id or None,
+            "user_id": self.scope.user,
+            "project_id": self.scope.project or None,
+            "session_id": self.scope.session or None,
+            "reached": self.reached,
+            "stores": [store.to_dict() for store in self.stores],
+            "remade": [each.to_dict() for each in self.remade],
+            "stays": list(self.stays),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """An erasure as it is kept, to be done again on a backup that is older than it; the user is a digest.
+
+    `ids` are all that went when one turn or memory was erased.
+    """
+
+    id: str
+    at: datetime
+    user: str
+    target: Target
+    project: str = ""
+    session: str = ""
+    ids: tuple[str, ...] = ()
+
+    @property
+    def names_something(self) -> bool:
+        """Whether it can be done again: what went before all of its user did names nothing any more."""
+        return self.target is Target.USER or bool(self.project or self.session or self.ids)
+
+    @property
+    def what(self) -> Erase:
+        """What was asked for; of the ids that went, the first that was named stands for all."""
+        return Erase(self.target, self.ids[0] if self.target in _BY_ID else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `read_erasure` reads them."""
+        return {
+            "id": self.id,
+            "at": self.at.isoformat(),
+            "user": self.user,
+            "target": str(self.target),
+            "project": self.project,
+            "session": self.session,
+            "ids": list(self.ids),
+        }
+
+
+def read_erasure(plain: Mapping[str, Any]) -> Erasure:
+    """The erasure that plain values stand for."""
+    try:
+        return Erasure(
+            id=checked_id(plain["id"], name="id"),
+            at=as_utc(plain["at"], name="at"),
+            user=checked_id(plain["user"], name="user"),
+            target=Target(plain["target"]),
+            project=checked_id(plain.get("project", ""), name="project"),
+            session=checked_id(plain.get("session", ""), name="session"),
+            ids=tuple(checked_id(id, name="ids") for id in plain.get("ids", ())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(f"this is not an erasure as `to_dict` writes it: {error}") from None
+
+
+def user_digest(user: str) -> str:
+    """What stands for a user where the name must not stay: the same for the same user in every store."""
+    return hashlib.blake2b(user.encode(), digest_size=16, person=b"recollect-erased").hexdigest()

@@ -1,0 +1,64 @@
+"""What models were asked and what that came to, by user, day, model and step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal, TypeAlias, get_args
+
+from recollect.errors import InvalidInput
+
+Part: TypeAlias = Literal["user", "day", "model", "step"]
+PARTS: tuple[str, ...] = get_args(Part)
+_FIRST_DAY = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """A sum; what it was not parted by is None. Days are those of UTC."""
+
+    user: str | None = None
+    day: date | None = None
+    model: str | None = None
+    step: str | None = None
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "user_id": self.user,
+            "day": None if self.day is None else self.day.isoformat(),
+            "model": self.model,
+            "step": self.step,
+            "calls": self.calls,
+            "tokens_in": self.tokens_in,
+            "tokens_out": self.tokens_out,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SpentToday:
+    """What a user has spent since midnight, UTC."""
+
+    tokens: int = 0
+    calls: int = 0
+
+
+def day_number(at: datetime) -> int:
+    """The days from 1970 to the day of a time, in UTC."""
+    return (at.astimezone(UTC).date() - _FIRST_DAY).days
+
+
+def day_of(number: int) -> date:
+    """The day that a number of days since 1970 stands for."""
+    return _FIRST_DAY + timedelta(days=number)
+
+
+def checked_parts(by: Sequence[str]) -> tuple[str, ...]:
+    """What usage is parted by, in its own order, or an InvalidInput."""
+    if wrong := set(by) - set(PARTS):
+        raise InvalidInput(f"usage is not known by {', '.join(sorted(wrong))}; it is by {', '.join(PARTS)}")
+    return tuple(part for part in PARTS if part in by)

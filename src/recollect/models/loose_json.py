@@ -1,0 +1,241 @@
+"""Read JSON as language models write it: fenced, within prose, misspelled, cut off; in time linear in its length.
+
+Nothing is made up. What is unfinished is left out: half a number is another number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+# Of longer texts only so much is read.
+MAX_CHARS = 1 << 20
+# No answer we ask for is nested deeper; a bomb of brackets is.
+_MAX_DEPTH = 32
+_MAX_VALUES = 16
+_MAX_NUMBER_CHARS = 40
+# A reading that starts again at every brace could take quadratic time; this many steps a character is plenty.
+_STEPS_PER_CHAR = 2
+
+# Halves of surrogate pairs and NUL, as JSON spells them: no store can keep them.
+_UNSTORABLE = re.compile(
+    r"\\u(?:0000"
+    r"|[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u)[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+_OPENING = re.compile(r"[{\[]")
+_SKIPPED = re.compile(r"(?:\s+|//[^\n]*+)*+")
+_PLAIN = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'”"}
+_CLOSING_QUOTE = {'"': '"', "'": "'", "“": "”"}
+_AFTER_STRING = re.compile(r"\s*(?:[,:}\]]|$)")
+_BARE = re.compile(r"""[^\s,:{}\[\]"']+""")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None, "infinity": None, "-infinity": None}
+# An escape as JSON has it, another one, a quotation mark without any.
+_ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(.)|(")""", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A value, and whether something of it was lost: cut off, or not understood."""
+
+    value: Any
+    lost: bool = False
+
+
+class _NotJson(Exception):
+    """Here is no JSON: perhaps a brace in a sentence."""
+
+
+class _GiveUp(Exception):
+    """Reading on is not worth it: a bomb of brackets, or too many steps."""
+
+
+def json_values(text: str) -> Iterator[Read]:
+    """The JSON values of a text in order: the text itself if it is JSON, else each object and list found in it."""
+    lost = len(text) > MAX_CHARS
+    text = _UNSTORABLE.sub(r"\\ufffd", text[:MAX_CHARS].strip().removeprefix("\ufeff"))
+    if not lost:
+        try:
+            yield Read(_strict(text))
+            return
+        except (ValueError, RecursionError):
+            pass
+    reader = _Reader(text)
+    at = 0
+    for _ in range(_MAX_VALUES):
+        try:
+            found = reader.next_from(at)
+        except _GiveUp:
+            return
+        if found is None:
+            return
+        value, at = found
+        yield Read(value, lost or reader.lost)
+
+
+def _strict(text: str) -> Any:
+    return json.loads(text, parse_float=_number, parse_constant=lambda _: None, object_pairs_hook=_joined)
+
+
+def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object; of a key that comes twice lists are joined, else the last value that says something stays."""
+    joined: dict[str, Any] = {}
+    for key, value in pairs:
+        _put(joined, key, value)
+    return joined
+
+
+def _put(into: dict[str, Any], key: str, value: Any) -> None:
+    known = into.get(key)
+    if isinstance(known, list) and isinstance(value, list):
+        into[key] = known + value
+    elif key not in into or value not in (None, "", [], {}):
+        into[key] = value
+
+
+def _number(text: str) -> int | float | None:
+    """The number, or nothing for what no one can count with."""
+    if len(text) > _MAX_NUMBER_CHARS:
+        return None
+    if text.lstrip("+-").isdecimal():
+        return int(text)
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+class _Reader:
+    """Goes through a text once; `lost` tells of the value that was read last."""
+
+    def __init__(self, text: str) -> None:
+        self.lost = False
+        self._text = text
+        self._at = 0
+        self._steps_left = _STEPS_PER_CHAR * len(text) + 1000
+
+    def next_from(self, at: int) -> tuple[Any, int] | None:
+        """The next object or list and where it ends."""
+        while opening := _OPENING.search(self._text, at):
+            self.lost = False
+            self._at = at = opening.start()
+            try:
+                return self._value(0), self._at
+            except _NotJson:
+                self._step(self._at - at)
+                at += 1
+        return None
+
+    def _step(self, count: int = 1) -> None:
+        self._steps_left -= count
+        if self._steps_left < 0:
+            raise _GiveUp
+
+    def _peek(self) -> str:
+        """The next character that counts; nothing at the end."""
+        self._step()
+        skipped = _SKIPPED.match(self._text, self._at)
+        self._at = skipped.end() if skipped else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _value(self, depth: int) -> Any:
+        """The value that begins here; _NotJson if none does, or it is cut off before it means anything."""
+        if depth > _MAX_DEPTH:
+            raise _GiveUp
+        start = self._peek()
+        if start == "{":
+            return self._object(depth)
+        if start == "[":
+            return self._list(depth)
+        if start in _CLOSING_QUOTE:
+            return self._string(start)
+        return self._bare()
+
+    def _object(self, depth: int) -> dict[str, Any]:
+        self._at += 1
+        read: dict[str, Any] = {}
+        while (char := self._peek()) not in ("}", "]", ""):
+            if char in ",;":
+                self._at += 1
+                continue
+            try:
+                key = self._string(char) if char in _CLOSING_QUOTE else str(self._bare())
+                if self._peek() != ":":
+                    raise _NotJson
+                self._at += 1
+                _put(read, key, self._value(depth + 1))
+            except _NotJson:
+                if not read:
+                    raise
+                self._skip()
+        self._close(char, "}")
+        return read
+
+    def _list(self, depth: int) -> list[Any]:
+        self._at += 1
+        read: list[Any] = []
+        while (char := self._peek()) not in ("]", "}", ""):
+            if char == ",":
+                self._at += 1
+                continue
+            try:
+                read.append(self._value(depth + 1))
+            except _NotJson:
+                self._skip()
+        self._close(char, "]")
+        return read
+
+    def _close(self, char: str, expected: str) -> None:
+        if char == expected:
+            self._at += 1
+        else:
+            # Cut off, or closed by the bracket of what it is in.
+            self.lost = True
+
+    def _skip(self) -> None:
+        """Leave out what cannot be understood, at least a character of it."""
+        self.lost = True
+        if self._peek() not in ("}", "]", ""):
+            self._at += 1
+
+    def _string(self, quote: str) -> str:
+        closing = _CLOSING_QUOTE[quote]
+        start = self._at + 1
+        end = start
+        while True:
+            plain = _PLAIN[closing].match(self._text, end)
+            end = plain.end() if plain else end
+            self._step()
+            if end >= len(self._text):
+                self._step(end - start)
+                self._at = len(self._text)
+                raise _NotJson
+            if _AFTER_STRING.match(self._text, end + 1):
+                break
+            # A quotation mark within the words, which the model forgot to escape.
+            end += 1
+        self._at = end + 1
+        return _unescaped(self._text[start:end])
+
+    def _bare(self) -> Any:
+        """A number or a word without quotes; a number that ends with the text may be half of one."""
+        bare = _BARE.match(self._text, self._at)
+        if bare is None or bare.end() == len(self._text):
+            self._at = bare.end() if bare else self._at
+            raise _NotJson
+        self._at = bare.end()
+        word = bare.group()
+        if word.casefold() in _WORDS:
+            return _WORDS[word.casefold()]
+        return _number(word) if _NUMBER.fullmatch(word) else word
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    spelled = _ESCAPE.sub(lambda found: found[1] or found[2] or '\\"', text)
+    whole: str = json.loads(f'"{spelled}"', strict=False)
+    return whole

@@ -1,0 +1,296 @@
+"""Erasing for good: what goes, what goes with it, what stays, what comes back, and what is told of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from recollect.errors import InvalidInput, NotFound
+from recollect.ledger.protocol import Ledger, Revision
+from recollect.model.change import Add, Forget, Once, Supersede, Update
+from recollect.model.effect import Note
+from recollect.model.erase import Erase, Receipt, Remade, Target
+from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.scope import Level, Scope
+from recollect.model.times import now
+from recollect.model.turn import Conversation
+from recollect.testing.suite_samples import (
+    ALL,
+    ANN,
+    BOB,
+    BY,
+    MODEL,
+    NOON,
+    add,
+    change,
+    direction,
+    everything,
+    listed,
+    memory,
+    now_of,
+    say,
+    scores_of,
+    turn,
+)
+
+MONDAY = Scope("ann", "p", "monday")
+TUESDAY = Scope("ann", "p", "tuesday")
+EVERYTHING_OF_USER = Erase(Target.USER)
+
+
+def learned(content: str, *evidence: str, **fields: object) -> MemoryRecord:
+    """A memory that was made from others."""
+    usual: dict[str, object] = {"scope": MONDAY, "level": Level.PROJECT, "evidence": evidence}
+    return memory(content, **usual | fields)
+
+
+async def erase(ledger: Ledger, target: Target, id: str = "", *, scope: Scope = ANN) -> Receipt:
+    return await ledger.erase(scope, Erase(target, id), by=BY)
+
+
+def counts(receipt: Receipt) -> dict[str, int]:
+    """What was erased, without what there was none of."""
+    return {kind: number for store in receipt.stores for kind, number in store.counts.items() if number}
+
+
+class EraseSuite:
+    """What is erased is gone, with all that was made from it, and nothing else is."""
+
+    async def test_an_erased_memory_is_nowhere(self, ledger: Ledger) -> None:
+        tea = memory("likes green tea")
+        await change(ledger, Add(tea, direction(1)), Add(memory("likes milk"), direction(2)))
+        await change(ledger, Update(tea.id, {"content": "likes black tea"}, vector=direction(3)))
+        receipt = await erase(ledger, Target.MEMORY, tea.id)
+        assert counts(receipt) == {"memories": 1, "vectors": 1, "history": 2}
+        assert receipt.reached
+        assert await ledger.get(ANN, [tea.id]) == []
+        assert await listed(ledger, ANN) == {"likes milk"}
+        assert await ledger.history(ANN, memory_id=tea.id) == []
+        assert await scores_of(ledger, ANN, "green black tea") == {}
+        assert [row.vector is not None for row in (await ledger.index_rows("ann", model=MODEL, after=0))[1]] == [True]
+        assert (await ledger.lexical(ANN, "likes milk")).missing == frozenset()
+        assert await ledger.check() == []
+
+    async def test_indexes_are_told_that_rows_were_erased(self, ledger: Ledger) -> None:
+        (tea,) = await add(ledger, memory())
+        before = await ledger.revision("ann")
+        await erase(ledger, Target.MEMORY, tea.id)
+        assert (await ledger.revision("ann")).epoch > before.epoch
+
+    async def test_another_users_rows_are_never_touched(self, ledger: Ledger) -> None:
+        same = [memory("likes tea", id="same", scope=scope) for scope in (ANN, BOB)]
+        for record in same:
+            await change(ledger, Add(record, direction(1)), scope=record.scope)
+            await say(ledger, Scope(record.scope.user, "p", "monday"), "tea?")
+            await add(ledger, memory("derived", scope=record.scope, evidence=("same",)))
+        before = await everything(ledger, ["bob"])
+        for what, scope in (
+            (Erase(Target.MEMORY, "same"), ANN),
+            (Erase(Target.SESSION), MONDAY),
+            (Erase(Target.PROJECT), Scope("ann", "p")),
+            (EVERYTHING_OF_USER, ANN),
+        ):
+            await ledger.erase(scope, what, by=BY)
+        assert (await everything(ledger, ["bob"]))["bob"] == before["bob"]
+        assert len(await ledger.turns(Scope("bob", "p", "monday"))) == 1
+
+    async def test_what_is_not_there_cannot_be_erased(self, ledger: Ledger) -> None:
+        (tea,) = await add(ledger, memory())
+        for what, scope in (
+            (Erase(Target.MEMORY, "nothing"), ANN),
+            (Erase(Target.MEMORY, tea.id), BOB),
+            (Erase(Target.TURN, tea.id), ANN),
+        ):
+            with pytest.raises(NotFound):
+                await ledger.erase(scope, what, by=BY)
+        assert await now_of(ledger, tea) == tea
+
+    async def test_nothing_is_erased_that_was_not_named_exactly(self, ledger: Ledger) -> None:
+        for what, scope in (
+            (Erase(Target.USER), MONDAY),
+            (Erase(Target.PROJECT), ANN),
+            (Erase(Target.PROJECT), MONDAY),
+            (Erase(Target.SESSION), Scope("ann", "p")),
+        ):
+            with pytest.raises(InvalidInput):
+                await ledger.erase(scope, what, by=BY)
+
+    async def test_all_that_was_derived_from_a_turn_goes_with_it(self, ledger: Ledger) -> None:
+        first, second = await say(ledger, MONDAY, "My budget is 10,000", "And I like tea")
+        budget = learned("budget is 10,000", first.id)
+        insight = learned("plans with money", budget.id, category=Category.INSIGHT)
+        lesson = learned("be careful", detail={"steps": [{"cites": [insight.id]}]}, category=Category.LESSON)
+        await add(ledger, budget, insight, lesson, learned("likes tea", second.id))
+        receipt = await erase(ledger, Target.TURN, first.id)
+        assert counts(receipt) == {"memories": 3, "turns": 1, "history": 4}
+        assert receipt.remade == ()
+        assert await listed(ledger, ANN) == {"And I like tea", "likes tea"}
+        assert [(said.content, said.position) for said in await ledger.turns(MONDAY)] == [("And I like tea", 2)]
+
+    async def test_an_id_that_is_a_word_erases_nothing_that_only_says_the_word(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "hello")
+        await add(ledger, memory("user", id="user"), learned("goes", detail={"outcome": "user", "role": ["user"]}))
+        await erase(ledger, Target.MEMORY, "user")
+        assert await listed(ledger, ANN) == {"hello", "goes"}
+
+    async def test_what_rested_on_several_sources_is_told_of_to_be_made_anew(self, ledger: Ledger) -> None:
+        one, two, three = await say(ledger, MONDAY, "one", "two", "three")
+        episode = learned("they counted", category=Category.EPISODE, detail={"turn_start": 1, "turn_end": 3})
+        fact = learned("counts", one.id, two.id)
+        whole = learned("only two", two.id)
+        await add(ledger, episode, fact, whole)
+        await ledger.apply(MONDAY, [], by=BY, effects=[Note(MONDAY, {"summary": "one, two", "metadata": {"a": 1}})])
+        receipt = await erase(ledger, Target.TURN, two.id)
+        assert set(receipt.remade) == {
+            Remade("episode", MONDAY, (), (1, 3)),
+            Remade("fact", MONDAY, (one.id,)),
+            Remade("conversation", MONDAY),
+        }
+        assert await listed(ledger, ANN) == {"one", "three"}
+        found = await ledger.conversation(MONDAY)
+        assert (found.summary, found.metadata, found.turn_count) == ("", {"a": 1}, 3)
+        (four,) = await say(ledger, MONDAY, "four")
+        assert four.position == 4
+        assert three.position == 3
+
+    async def test_a_range_of_turns_is_one_of_its_own_session(self, ledger: Ledger) -> None:
+        (said,) = await say(ledger, MONDAY, "hello")
+        await say(ledger, TUESDAY, "hello again")
+        other = learned("greeted", scope=TUESDAY, category=Category.EPISODE, detail={"turn_start": 1, "turn_end": 1})
+        await add(ledger, other)
+        await erase(ledger, Target.TURN, said.id)
+        assert await listed(ledger, ANN) == {"hello again", "greeted"}
+
+    async def test_a_memory_goes_with_the_versions_it_superseded_but_not_with_its_sources(
+        self, ledger: Ledger
+    ) -> None:
+        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        await add(ledger, memory("Paris", id="old", key="city"))
+        await change(ledger, Supersede("old", memory("Oslo", id="mid", key="city")))
+        await change(ledger, Supersede("mid", memory("Rome", id="new", key="city", evidence=(said.id,))))
+        await change(ledger, Supersede("new", memory("Bern", id="newest", key="city")))
+        receipt = await erase(ledger, Target.MEMORY, "new")
+        assert (counts(receipt)["memories"], receipt.stays) == (3, (said.id,))
+        assert await listed(ledger, ANN) == {"I moved to Rome", "Bern"}
+
+    async def test_what_was_superseded_by_something_that_went_with_its_turn_comes_back(self, ledger: Ledger) -> None:
+        (said,) = await say(ledger, MONDAY, "My name is Mallory")
+        await add(ledger, memory("name: Ann", id="ann", key="name", value="Ann"))
+        await change(ledger, Supersede("ann", memory("name: Mallory", key="name", evidence=(said.id,))))
+        await erase(ledger, Target.TURN, said.id)
+        (found,) = await ledger.get(ANN, ["ann"])
+        assert (found.status, found.superseded_by, found.valid_to) == (Status.ACTIVE, None, None)
+        assert await ledger.check() == []
+
+    async def test_a_gap_in_the_versions_is_closed(self, ledger: Ledger) -> None:
+        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        await add(ledger, memory("Paris", id="old", key="city"))
+        await change(ledger, Supersede("old", memory("Rome", id="mid", key="city", evidence=(said.id,))))
+        await change(ledger, Supersede("mid", memory("Bern", id="new", key="city")))
+        await erase(ledger, Target.TURN, said.id)
+        (found,) = await ledger.get(ANN, ["old"])
+        assert (found.status, found.superseded_by) == (Status.SUPERSEDED, "new")
+
+    async def test_what_cannot_come_back_because_its_key_is_taken_stays_superseded(self, ledger: Ledger) -> None:
+        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        await add(ledger, memory("Paris", id="old", key="city"))
+        await change(ledger, Supersede("old", memory("Rome", id="mid", evidence=(said.id,))))
+        await add(ledger, memory("Bern", id="new", key="city"))
+        await erase(ledger, Target.TURN, said.id)
+        (found,) = await ledger.get(ANN, ["old"])
+        assert (found.status, found.superseded_by) == (Status.SUPERSEDED, None)
+
+    async def test_a_session_goes_with_all_that_came_from_it(self, ledger: Ledger) -> None:
+        (said,) = await say(ledger, MONDAY, "My budget is 10,000")
+        await say(ledger, TUESDAY, "Hello")
+        await add(
+            ledger,
+            learned("budget is 10,000", said.id, level=Level.USER),
+            learned("goals over both", said.id, scope=TUESDAY, category=Category.SUMMARY),
+            learned("of Tuesday", scope=TUESDAY),
+        )
+        receipt = await erase(ledger, Target.SESSION, scope=MONDAY)
+        assert counts(receipt) == {"memories": 2, "turns": 1, "history": 3, "conversations": 1}
+        assert await listed(ledger, ANN) == {"Hello", "of Tuesday"}
+        assert await ledger.conversation(MONDAY) == Conversation(scope=MONDAY)
+        (again,) = await say(ledger, MONDAY, "Hello anew")
+        assert again.position == 1
+
+    async def test_a_project_goes_with_its_sessions_and_leaves_the_others(self, ledger: Ledger) -> None:
+        other = Scope("ann", "q", "monday")
+        for scope in (MONDAY, TUESDAY, other):
+            await say(ledger, scope, f"in {scope.project} on {scope.session}")
+        await add(ledger, learned("of p", scope=Scope("ann", "p")))
+        await add(ledger, memory("of ann"))
+        receipt = await erase(ledger, Target.PROJECT, scope=Scope("ann", "p"))
+        assert counts(receipt) == {"memories": 1, "turns": 2, "history": 3, "conversations": 2}
+        assert await listed(ledger, ANN) == {"in q on monday", "of ann"}
+
+    async def test_a_user_goes_as_if_they_had_never_been(self, ledger: Ledger) -> None:
+        empty = await everything(ledger, ["ann"])
+        await change(ledger, Add(memory(), direction(1)), Add(memory("gone", id="gone")))
+        await change(ledger, Forget("gone"))
+        await ledger.apply(ANN, [Add(memory("once"))], by=BY, once=Once("key", "digest"))
+        await say(ledger, MONDAY, "hello")
+        receipt = await erase(ledger, Target.USER)
+        assert counts(receipt) == {
+            "memories": 3, "turns": 1, "vectors": 1, "history": 5, "conversations": 1, "replies": 1,
+        }  # fmt: skip
+        after = await everything(ledger, ["ann"])
+        assert (after["users"], after["stats"]) == (empty["users"], empty["stats"])
+        assert after["ann"][2] == (Revision(0, 1), [])
+        assert await ledger.turns(MONDAY) == []
+        assert await ledger.check() == []
+
+    async def test_who_comes_back_begins_anew_and_is_not_taken_for_who_they_were(self, ledger: Ledger) -> None:
+        await add(ledger, memory("before"))
+        before = await ledger.revision("ann")
+        await erase(ledger, Target.USER)
+        between = await ledger.revision("ann")
+        await add(ledger, memory("after"))
+        after = await ledger.revision("ann")
+        assert before.epoch < between.epoch == after.epoch
+        assert await scores_of(ledger, ANN, "before after") == {"after": pytest.approx(0.5, abs=0.5)}
+        await erase(ledger, Target.USER)
+        assert (await ledger.revision("ann")).epoch > after.epoch
+
+    async def test_asking_to_erase_what_nobody_has_leaves_no_name_behind(self, ledger: Ledger) -> None:
+        for what, scope in ((Erase(Target.SESSION), MONDAY), (EVERYTHING_OF_USER, ANN)):
+            receipt = await ledger.erase(scope, what, by=BY)
+            assert (counts(receipt), receipt.reached) == ({}, True)
+        assert await ledger.users() == []
+
+    async def test_a_reply_that_names_what_is_gone_is_not_repeated(self, ledger: Ledger) -> None:
+        once = Once("key", "digest")
+        applied = await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=once)
+        receipt = await erase(ledger, Target.MEMORY, applied.outcomes[0].id)
+        assert counts(receipt)["replies"] == 1
+        assert not (await ledger.apply(ANN, [Add(memory("milk"))], by=BY, once=once)).replayed
+
+    async def test_what_was_forgotten_long_ago_is_removed_for_good(self, ledger: Ledger) -> None:
+        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        await add(ledger, memory("Paris", id="old", key="city"))
+        await change(ledger, Supersede("old", memory("Rome", id="new", key="city")))
+        await add(ledger, learned("has moved", said.id), memory("stays"), memory("other's", scope=ANN))
+        await change(ledger, Forget("new"), Forget(said.id))
+        assert (await ledger.purge(now() - timedelta(days=30))).counts == {}
+        done = await ledger.purge(now() + timedelta(seconds=1))
+        assert {kind: number for kind, number in done.counts.items() if number} == {
+            "memories": 2, "turns": 1, "history": 6,
+        }  # fmt: skip
+        assert await listed(ledger, ANN) == {"has moved", "stays", "other's"}
+        assert await ledger.check() == []
+        assert await ledger.count(ANN, ALL) == 3
+
+    async def test_positions_mean_what_they_meant_after_a_purge(self, ledger: Ledger) -> None:
+        said = await ledger.append(MONDAY, [turn(each) for each in "abc"], vectors=[None] * 3, by=BY)
+        await change(ledger, Forget(said.turns[1].id))
+        await ledger.purge(now() + timedelta(seconds=1))
+        await say(ledger, MONDAY, "d")
+        assert [(each.content, each.position) for each in await ledger.turns(MONDAY)] == [
+            ("a", 1),
+            ("c", 3),
+            ("d", 4),
+        ]
+        assert (await ledger.conversation(MONDAY)).last_turn_at == NOON

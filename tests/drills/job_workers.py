@@ -1,0 +1,92 @@
+"""Workers that do jobs and are killed while they do: what each job came to can be counted afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from recollect.errors import Conflict
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Add, Change
+from recollect.model.effect import Finish, Note, Spent
+from recollect.model.ids import new_id
+from recollect.model.job import Job, JobKind, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.turn import Role, Turn
+
+from .stores import open_store
+from .writers import BY, record
+
+LEASE_S = 0.3
+
+
+async def do_jobs(
+    ledger: Ledger, *, until_idle_s: float | None = None, slow: bool = True, apart: bool = False
+) -> int:
+    """Lease jobs and do them, for ever or until there was nothing to do for so long; gives how many were done."""
+    done, idle_since = 0, now()
+    while until_idle_s is None or (now() - idle_since).total_seconds() < until_idle_s:
+        for job in await ledger.lease(worker="drill", limit=4, lease_s=LEASE_S):
+            idle_since = now()
+            # As if a model were asked: long enough to be killed with the job leased.
+            await asyncio.sleep(random.uniform(0, 0.02) if slow else 0)
+            try:
+                await learn(ledger, job, apart=apart)
+                done += 1
+            except Conflict:
+                pass  # Another has taken it over.
+        await asyncio.sleep(0.002)
+    return done
+
+
+async def learn(ledger: Ledger, job: Job, *, apart: bool) -> None:
+    """Write down one thing for each turn that nothing was learned from yet, and finish the job, in one write.
+
+    Broken on purpose, it takes two writes, a moment `apart`.
+    """
+    state = await ledger.conversation(job.scope)
+    turns = await ledger.turns(job.scope, after=state.learned_to, limit=1000)
+    scope = Scope(job.scope.user)
+    assert job.lease is not None
+    changes: list[Change] = [Add(record(scope, new_id(), f"{new_id()} learned from {turn.id}")) for turn in turns]
+    effects = [
+        Finish(job.id, job.lease, {"learned": len(turns)}),
+        Note(job.scope, {"learned_to": max([state.learned_to, *(turn.position for turn in turns)])}),
+        Spent(user=scope.user, step="extract", model="drill", calls=1, tokens_in=len(turns), at=now()),
+    ]
+    if apart:
+        await ledger.apply(scope, changes, by=BY)
+        changes = []
+        await asyncio.sleep(0.01)
+    await ledger.apply(scope, changes, by=BY, effects=effects)
+
+
+async def talk(ledger: Ledger, notes: Path, number: int) -> None:
+    """Say things for ever, each with a job, and note each that was acknowledged."""
+    scope = Scope(f"user {number}", "", "s")
+    with notes.open("a") as kept:
+        while True:
+            said = Turn(id=new_id(), scope=scope, role=Role.USER, content=new_id(), said_at=now())
+            job = NewJob(kind=JobKind.EXTRACT, key="s")
+            await ledger.append(scope, [said], vectors=[None], by=BY, jobs=[job])
+            kept.write(f"{said.id}\n")
+            kept.flush()
+            await asyncio.sleep(random.uniform(0, 0.02))
+
+
+async def talk_and_work(address: str, notes: Path, number: int, apart: bool) -> None:
+    """One process of several: says things and does jobs until someone kills it."""
+    ledger = await open_store(address)
+    talkers = (talk(ledger, notes / f"{number}-{n}", n) for n in range(4))
+    await asyncio.gather(*talkers, *(do_jobs(ledger, apart=apart) for _ in range(2)))
+
+
+async def do_some(address: str, meet: object, answers: object) -> None:
+    """Do jobs beside others until none is left; answers how many."""
+    ledger = await open_store(address)
+    meet.wait()  # type: ignore[attr-defined]
+    done = await do_jobs(ledger, until_idle_s=4 * LEASE_S, slow=False)
+    await ledger.close()
+    answers.put(done)  # type: ignore[attr-defined]

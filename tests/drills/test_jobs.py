@@ -1,0 +1,119 @@
+"""Jobs through kill -9 and among many processes: every one is done, and none has its effect twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from recollect.ledger.protocol import Ledger
+from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.query import Listing
+from recollect.model.scope import Scope
+
+from . import job_workers
+from .children import barrier, queue, start
+from .job_workers import do_jobs, do_some, talk_and_work
+from .sizes import Sizes
+from .stores import open_store
+
+PROCESSES = 8
+USERS = 40
+JOBS_OF_EACH = 25
+
+
+def _acked(notes: Path) -> list[str]:
+    return [line for file in notes.iterdir() for line in file.read_text().split("\n")[:-1]]
+
+
+async def _learned(ledger: Ledger) -> list[str]:
+    """The turns that something was learned from, once for each time."""
+    found: list[str] = []
+    for user in await ledger.users():
+        page = await ledger.find(Scope(user), Listing(limit=100_000))
+        found += [each.content.split()[-1] for each in page if " learned from " in each.content]
+    return found
+
+
+async def _lives(store: str, notes: Path, *, kills: int, seed: int, apart: bool = False) -> None:
+    """Two processes at a time talk and work, and are killed, each at a moment of its own."""
+    chance = random.Random(seed)
+    await asyncio.to_thread(notes.mkdir)
+    children = [start(talk_and_work, store, notes, n, apart) for n in range(2)]
+    for number in range(2, 2 + kills):
+        # Each has something to lose.
+        wanted = len(_acked(notes)) + 5
+        while len(_acked(notes)) < wanted:
+            assert all(child.is_alive() for child in children), "a worker ended by itself"
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(chance.uniform(0.02, 0.3))
+        child = children.pop(0)
+        assert child.is_alive(), "a worker ended by itself"
+        child.kill()
+        child.join()
+        children.append(start(talk_and_work, store, notes, number, apart))
+    for child in children:
+        child.kill()
+        child.join()
+
+
+async def test_every_turn_is_learned_from_exactly_once_through_kill_9(
+    store: str, sizes: Sizes, seed: int, tmp_path: Path, say: Callable[[str], None]
+) -> None:
+    await (await open_store(store)).close()
+    await _lives(store, tmp_path / "notes", kills=sizes.kills, seed=seed)
+    ledger = await open_store(store)
+    await do_jobs(ledger, until_idle_s=4 * job_workers.LEASE_S)
+    acked, learned = _acked(tmp_path / "notes"), await _learned(ledger)
+    assert set(acked) <= set(learned), "a turn was acknowledged and nothing was learned from it"
+    assert len(learned) == len(set(learned)), "something was learned twice"
+    said = [turn.id for n in range(4) for turn in await ledger.turns(Scope(f"user {n}", "", "s"), limit=100_000)]
+    assert sorted(said) == sorted(learned)
+    jobs = await ledger.jobs(limit=100_000)
+    assert {job.state for job in jobs} == {JobState.DONE}
+    # What was spent is counted with what it was spent on: one call for each job, one token for each turn.
+    [spent] = await ledger.usage(by=["model"])
+    assert (spent.calls, spent.tokens_in) == (len(jobs), len(learned))
+    taken_over = sum(job.tries > 1 for job in jobs)
+    await ledger.close()
+    say(f"{sizes.kills + 2} kills, {len(acked):,} turns, {len(jobs):,} jobs, {taken_over} of them taken over")
+
+
+async def test_the_job_drill_catches_a_worker_that_finishes_its_job_in_a_second_write(
+    seed: int, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "recollect.db")
+    await (await open_store(store)).close()
+    twice = 0
+    for life in range(10):
+        await _lives(store, tmp_path / f"notes-{life}", kills=4, seed=seed + life, apart=True)
+        ledger = await open_store(store)
+        await do_jobs(ledger, until_idle_s=4 * job_workers.LEASE_S)
+        learned = await _learned(ledger)
+        await ledger.close()
+        twice = len(learned) - len(set(learned))
+        if twice:
+            break
+    assert twice
+
+
+async def test_many_processes_do_every_job_exactly_once(store: str, say: Callable[[str], None]) -> None:
+    ledger = await open_store(store)
+    for n in range(USERS):
+        new = [NewJob(kind=JobKind.EXTRACT, key=f"{m}") for m in range(JOBS_OF_EACH)]
+        await ledger.enqueue(Scope(f"user {n}", "", "s"), new)
+    meet, answers = barrier(PROCESSES), queue()
+    children = [start(do_some, store, meet, answers) for _ in range(PROCESSES)]
+    for child in children:
+        await asyncio.to_thread(child.join)
+    assert [child.exitcode for child in children] == [0] * PROCESSES
+    done = [answers.get() for _ in range(PROCESSES)]
+    jobs = await ledger.jobs(limit=10_000)
+    [spent] = await ledger.usage(by=["model"])
+    assert sum(done) == spent.calls == len(jobs) == USERS * JOBS_OF_EACH
+    assert {job.state for job in jobs} == {JobState.DONE}
+    took_over = sum(job.tries > 1 for job in jobs)
+    began, ended = min(job.created_at for job in jobs), max(job.updated_at for job in jobs)
+    await ledger.close()
+    say(f"{len(jobs):,} jobs by {done}, {took_over} taken over, {(ended - began).total_seconds():.1f} s")

@@ -1,12 +1,14 @@
-"""How well the embedder tells a sentence said again from one that only sounds alike."""
+"""How well a sentence said again is told from one that only sounds alike: by cosine alone, and by resolving."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from recollect.evaluation.merging import decisions, merges
 from recollect.evaluation.metrics import auroc, pearson, spearman
 from recollect.evaluation.pairs import KINDS, Pair, differences
+from recollect.evaluation.statements import Case
 from recollect.evaluation.subject import borrowed_embedder
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ _BETA = 0.5
 
 
 async def cosines(
-    pairs: Sequence[Pair], settings: Settings, *, progress: Callable[[int], None] = lambda done: None
+    pairs: Sequence[Pair] | Sequence[Case], settings: Settings, *, progress: Callable[[int], None] = lambda done: None
 ) -> tuple[str, NDArray[np.float64]]:
     """The name of the embedder, and the cosine of each pair."""
     import numpy as np
@@ -62,11 +64,35 @@ def dedup_document(
         "auroc": None if area is None else round(area, 6),
         "thresholds": [_marks(cosine, alike, each) for each in SHOWN],
         "best": None if best is None else _marks(cosine, alike, best),
+        "resolved": _resolved(pairs, cosine, alike, ways),
         "differs_in": [_kind(ways, cosine, alike, kind, best) for kind in KINDS],
         "wrongly_merged": [
             {"first": pairs[at].first, "second": pairs[at].second, "similarity": pairs[at].similarity}
             | {"cosine": round(float(cosine[at]), 6), "differs_in": sorted(ways[at])}
             for at in _wrong(cosine, alike, best)
+        ],
+    }
+
+
+def _resolved(
+    pairs: Sequence[Pair], cosine: NDArray[np.float64], alike: NDArray[np.bool_], ways: Sequence[frozenset[str]]
+) -> dict[str, Any]:
+    """What resolving does with the pairs: how much it merges, rightly and wrongly, and what of that is dangerous."""
+    import numpy as np
+
+    merged = np.array(merges(decisions([(each.first, each.second) for each in pairs], cosine)), bool)
+    wrong = [int(at) for at in np.flatnonzero(merged & ~alike)]
+    right = int((merged & alike).sum())
+    return {
+        "merged": int(merged.sum()),
+        "wrong": len(wrong),
+        "dangerous": sum(bool(ways[at]) for at in wrong),
+        "precision": round(right / int(merged.sum()), 6) if merged.any() else 1.0,
+        "recall": round(right / int(alike.sum()), 6) if alike.any() else 0.0,
+        "wrongly_merged": [
+            {"first": pairs[at].first, "second": pairs[at].second, "similarity": pairs[at].similarity}
+            | {"cosine": round(float(cosine[at]), 6), "differs_in": sorted(ways[at])}
+            for at in wrong
         ],
     }
 

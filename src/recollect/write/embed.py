@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidInput, RecollectError
+from recollect.model.change import Add, Change, Supersede, Update
 from recollect.models.embedding import Embedder, EmbeddingModel
 
 if TYPE_CHECKING:
@@ -25,6 +27,26 @@ async def embed(texts: Sequence[str], *, embedder: Embedder) -> list[Vector | No
     except RecollectError as error:
         _log.warning("%d texts are kept without vectors for now: %s", len(texts), error)
         return [None] * len(texts)
+
+
+async def with_vectors(changes: Sequence[Change], *, embedder: Embedder) -> list[Change]:
+    """The changes with vectors for the texts they bring in."""
+    texts = [text for change in changes if (text := new_text(change)) is not None]
+    vectors = iter(await embed(texts, embedder=embedder) if texts else [])
+    return [change if new_text(change) is None else _embedded(change, next(vectors)) for change in changes]
+
+
+def new_text(change: Change) -> str | None:
+    """The text that a change brings in without a vector."""
+    if isinstance(change, (Add, Supersede)):
+        return change.record.content if change.vector is None else None
+    if isinstance(change, Update) and "content" in change.fields and change.vector is None:
+        return str(change.fields["content"])
+    return None
+
+
+def _embedded(change: Change, vector: Vector | None) -> Change:
+    return replace(change, vector=vector) if isinstance(change, (Add, Supersede, Update)) else change
 
 
 def ready_made(embedding: Sequence[float], model: EmbeddingModel) -> Vector:

@@ -1,0 +1,122 @@
+"""Take a sentence apart into clauses in which its author states something, without words that only lead in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from recollect.write.rules.pack import Pack
+from recollect.write.rules.sentences import ELIDED, Sentence
+
+_SPACE = re.compile(r"\s+")
+_ENDING = " .!,;:…–—-"
+_MOST_OPENINGS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One statement of a sentence: as it was said, and as the rules read it.
+
+    `plain` has no contractions and none of the words that lead in; what these say of it are the flags.
+    """
+
+    said: str
+    plain: str
+    corrects: bool = False
+    hedged: bool = False
+    kept: bool = False
+
+
+def clauses(sentence: Sentence, pack: Pack) -> list[Clause]:
+    """The clauses that state something; a sentence that only supposes or jokes has none."""
+    if not _may(sentence, "states", pack):
+        return []
+    text = _SPACE.sub(" ", sentence.text.replace("’", "'")).strip()
+    if pack.patterns["supposes"].match(text):
+        return []
+    if _may(sentence, "jokes", pack) and pack.patterns["jokes"].search(text):
+        return []
+    parts = list(_parts(text, pack))
+    if sentence.asks:
+        # The question is what stands last: "I live in Rome, can you find me a gym?"
+        parts = parts[:-1]
+    found: list[Clause] = []
+    reports = _may(sentence, "reports", pack)
+    for part in parts:
+        if reports and pack.patterns["reports"].search(part):
+            # What follows is somebody else's words or thoughts.
+            break
+        if ELIDED not in part and not pack.patterns["asks"].match(part):
+            found.append(_clause(part, sentence, pack))
+    return found
+
+
+def _may(sentence: Sentence, name: str, pack: Pack) -> bool:
+    """Whether the pattern of that name can fit the sentence at all, by its words."""
+    return not pack.cues[name].isdisjoint(sentence.words)
+
+
+def _parts(text: str, pack: Pack) -> Iterator[str]:
+    """The text cut where a new subject begins; a verb that shares the subject before gets it again."""
+    start, subject = 0, ""
+    for cut in pack.patterns["joins"].finditer(text):
+        if cut.lastgroup != "shared" and leads_in(text[start : cut.start()], pack):
+            continue
+        part = subject + text[start : cut.start()]
+        yield part
+        subject = ""
+        if cut.lastgroup == "shared":
+            again = pack.patterns["subject"].match(part)
+            subject = f"{again[1]} " if again else ""
+        start = cut.end()
+    yield subject + text[start:]
+
+
+def leads_in(part: str, pack: Pack) -> bool:
+    """Whether the words only lead to what follows them: "No, sorry", "From now on", "Last week"."""
+    if pack.patterns["leads"].match(part):
+        return True
+    left = f"{part.strip()} "
+    for _ in range(_MOST_OPENINGS):
+        if (opening := pack.patterns["opens"].match(left)) is None:
+            break
+        left = left[opening.end() :]
+    left = left.strip(_ENDING)
+    return not left or pack.patterns["time_alone"].match(left) is not None
+
+
+def corrects(part: str, pack: Pack) -> bool:
+    """Whether words that lead in say that what was said before is wrong."""
+    opening = pack.patterns["opens"].match(f"{part} ")
+    return opening is not None and opening["corrects"] is not None
+
+
+def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
+    corrects = hedged = kept = False
+    said = part.strip(" ,;:-–—")
+    for _ in range(_MOST_OPENINGS):
+        opening = pack.patterns["opens"].match(said)
+        if opening is None or opening.end() == len(said):
+            break
+        corrects |= opening["corrects"] is not None
+        hedged |= opening["hedges"] is not None
+        kept |= opening["keeps"] is not None
+        said = said[opening.end() :].lstrip(" ,;:-–—")
+    if trailing := pack.patterns["trails"].search(said):
+        said = said[: trailing.start()]
+    said = pack.patterns["dangles"].sub("", said.strip(_ENDING))
+    plain = _expanded(said, pack).strip(_ENDING)
+    if time := pack.patterns["time_first"].match(plain):
+        plain = plain[time.end() :]
+    if _may(sentence, "corrects_within", pack) and (within := pack.patterns["corrects_within"].search(plain)):
+        corrects, plain = True, plain[: within.end("kept")] + plain[within.end() :]
+    if _may(sentence, "hedges_within", pack):
+        hedged |= pack.patterns["hedges_within"].search(plain) is not None
+    return Clause(said.strip(_ENDING), plain.strip(), corrects, hedged, kept)
+
+
+def _expanded(text: str, pack: Pack) -> str:
+    if pack.contraction is None or "'" not in text:
+        return text
+    return pack.contraction.sub(lambda found: pack.short[found.group().lower()], text)

@@ -1,0 +1,158 @@
+"""Learn from what the user said without a language model: plain statements only, each with its context.
+
+When in doubt nothing is learned. Only the user's own statements count: no questions, no suppositions, no stories, no
+quotes, nothing that was pasted. What the assistant said is context for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+
+from recollect.model.learned import Learned
+from recollect.model.memory import Category, MemoryType
+from recollect.model.turn import Role, Turn
+from recollect.write.rules.clauses import Clause, clauses, corrects, leads_in
+from recollect.write.rules.match import Hit, hits
+from recollect.write.rules.pack import Pack, pack_for
+from recollect.write.rules.retract import retracted
+from recollect.write.rules.sentences import Sentence, sentence_of, sentences
+from recollect.write.rules.steps import procedures
+from recollect.write.rules.talk import Talk
+from recollect.write.rules.when import dated, when_of
+
+SOURCE = "rules"
+_PROCEDURE_IMPORTANCE = 0.7
+_SURE = 0.9
+# Whoever states more in one breath has pasted a list.
+_MOST_OF_A_TURN = 40
+_TELLING_CHARS = 100
+
+
+def learn_by_rules(turns: Sequence[Turn], *, now: datetime) -> list[Learned]:
+    """What the user's turns state, in order; a turn of the assistant only tells what the next is about."""
+    # A short answer hardly tells its language; the conversation does.
+    said = " ".join(turn.content[:_TELLING_CHARS] for turn in turns if turn.role is Role.USER)
+    talk = Talk(pack_for(said).language)
+    learned: list[Learned] = []
+    for turn in turns:
+        if turn.role is Role.USER:
+            talk.begin_turn()
+            learned += [replace(each, evidence=(turn.id,), source=SOURCE) for each in _learn(turn, talk, now)]
+            talk.heard = ""
+        else:
+            talk.hear(turn.content)
+    return _without_repeats(learned)
+
+
+def _learn(turn: Turn, talk: Talk, now: datetime) -> Iterator[Learned]:
+    at = min(turn.said_at, now)
+    own = list(islice(_by_itself(turn.content, talk, at), _MOST_OF_A_TURN))
+    yield from own
+    # What states nothing by itself may be the answer to a question.
+    if not own and (answer := talk.answered(turn.content)):
+        yield from _stated([sentence_of(answer)], talk, pack_for(answer, usual=talk.language), at)
+
+
+def _by_itself(text: str, talk: Talk, at: datetime) -> Iterator[Learned]:
+    pack = pack_for(text, usual=talk.language)
+    said = _own(sentences(text), pack)
+    steps = procedures(said, pack)
+    for text, _ in steps:
+        yield Learned(
+            content=text,
+            type=MemoryType.PROCEDURAL,
+            category=Category.FACT,
+            importance=_PROCEDURE_IMPORTANCE,
+            confidence=_SURE,
+        )
+    taken = {place for _, places in steps for place in places}
+    yield from _stated([each for place, each in enumerate(said) if place not in taken], talk, pack, at)
+
+
+def _own(said: list[Sentence], pack: Pack) -> list[Sentence]:
+    """The sentences up to where the user speaks as somebody else, or brings a text to work on."""
+    for place, sentence in enumerate(said):
+        if not pack.cues["foreign"].isdisjoint(sentence.words) and pack.patterns["foreign"].search(sentence.text):
+            return said[:place]
+    return said
+
+
+def _stated(said: Sequence[Sentence], talk: Talk, pack: Pack, at: datetime) -> Iterator[Learned]:
+    before, wrong = "", False
+    for sentence in said:
+        for clause in clauses(sentence, pack):
+            yield from _from_clause(replace(clause, corrects=clause.corrects or wrong), talk, pack, at, before)
+        talk.note(sentence.text)
+        # "No, sorry. It is Friday."
+        wrong = corrects(sentence.text, pack) and leads_in(sentence.text, pack)
+        before = "" if sentence.asks else sentence.text
+
+
+def _from_clause(clause: Clause, talk: Talk, pack: Pack, at: datetime, before: str) -> Iterator[Learned]:
+    if (gone := retracted(clause, talk, pack)) is not None:
+        yield gone
+        return
+    for hit in hits(clause, pack):
+        whole = talk.completed(hit, pack)
+        if whole.rule.topical and whole.key is None and before:
+            # What it belongs to was not found, but it may stand in the sentence before.
+            whole = replace(whole, content=f"{before} {clause.said[:1].upper()}{clause.said[1:]}")
+        learned = _learned(whole, clause, pack, at)
+        if learned is not None:
+            talk.state([whole])
+            yield learned
+            if not hit.rule.further:
+                return
+    if (corrected := talk.corrected(clause, pack)) is not None:
+        talk.state([corrected])
+        learned = _learned(corrected, clause, pack, at)
+        if learned is not None:
+            yield replace(learned, correction=True)
+
+
+def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | None:
+    """The hit with its time; None where it is nothing without one and there is none."""
+    rule, content, occurred_at = hit.rule, hit.content, None
+    if rule.when:
+        text = content if rule.when != "said" else clause.said
+        when = when_of(text, at=at, ahead=_is_ahead(rule.when, clause, pack))
+        if when is not None:
+            occurred_at = when.start
+            content = dated(content, when) if text is content else content
+        elif rule.when.startswith("must"):
+            return None
+    return Learned(
+        content=content,
+        category=rule.category,
+        type=rule.type,
+        key=hit.key,
+        value=hit.value if hit.key else None,
+        importance=min(1.0, round(rule.importance + 0.1, 2)) if clause.kept else rule.importance,
+        confidence=hit.confidence,
+        occurred_at=occurred_at,
+        # "Actually, I went out" corrects nothing: only what has a key is one value that can be wrong.
+        correction=clause.corrects and hit.key is not None,
+    )
+
+
+def _is_ahead(when: str, clause: Clause, pack: Pack) -> bool:
+    """Whether a day without a year lies before them, as far as the words tell."""
+    if "ahead" not in when:
+        return False
+    return not pack.patterns["past"].search(clause.plain) or pack.patterns["ahead"].search(clause.plain) is not None
+
+
+def _without_repeats(learned: Sequence[Learned]) -> list[Learned]:
+    """What was learned, each statement once, where it was said first; one that was taken back in between stays."""
+    kept: list[Learned] = []
+    last: dict[str, Learned] = {}
+    for each in learned:
+        name = each.key or each.content.casefold()
+        same = last.get(name)
+        if same is None or (same.content, same.retraction) != (each.content, each.retraction):
+            kept.append(each)
+        last[name] = each
+    return kept

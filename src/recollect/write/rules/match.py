@@ -1,0 +1,110 @@
+"""Match one clause against a pack's rules: what it states, in words that stand by themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from recollect.write.rules.clauses import Clause
+from recollect.write.rules.pack import Pack, Rule
+from recollect.write.rules.shapes import shaped
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_FIELD = re.compile(r"\{(\w+)\}")
+_HEDGED = 0.6
+_MOST_VALUE_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rule that a clause fits, with what it found."""
+
+    rule: Rule
+    content: str
+    value: str
+    key: str | None
+    topic: str
+    confidence: float
+
+
+def hits(clause: Clause, pack: Pack) -> Iterator[Hit]:
+    """What the clause states by each rule that it fits, the surest first; the first is meant, see Rule.further."""
+    first = _WORD.match(clause.plain)
+    for word in (first.group().lower(), "*") if first else ():
+        if word in pack.gates and pack.gates[word].match(clause.plain):
+            for rule in pack.rules[word]:
+                if (hit := _hit(rule, clause, pack)) is not None:
+                    yield hit
+
+
+def first_hit(clause: Clause, pack: Pack) -> Hit | None:
+    """What the clause states by the first rule that needs no time to be sure."""
+    return next((hit for hit in hits(clause, pack) if not hit.rule.when.startswith("must")), None)
+
+
+def _hit(rule: Rule, clause: Clause, pack: Pack) -> Hit | None:
+    for pattern in rule.patterns:
+        match = pattern.match(clause.plain)
+        if match is None:
+            continue
+        found = {name: text.strip() for name, text in match.groupdict().items() if text}
+        value = shaped(rule.shape, found.get("value", ""), pack)
+        if value is None or len(value) > _MOST_VALUE_CHARS:
+            continue
+        if rule.refuse is not None and rule.refuse.search(value):
+            return None
+        found["value"] = value
+        return Hit(
+            rule=rule,
+            content=_told(rule, found, clause, pack),
+            value=value,
+            key=_keyed(rule, found, pack),
+            topic=found.get("topic", ""),
+            confidence=min(rule.confidence, _HEDGED) if clause.hedged else rule.confidence,
+        )
+    return None
+
+
+def _told(rule: Rule, found: Mapping[str, str], clause: Clause, pack: Pack) -> str:
+    """The statement about the user where it can be put so for sure, else what they said."""
+    said = " ".join(text for name, text in found.items() if name != "verb")
+    own = pack.words["own"]
+    if not rule.tell or any(word.lower() in own for word in _WORD.findall(said)):
+        return _sentence_case(clause.said)
+    return _sentence_case(_FIELD.sub(lambda field: _field(field[1], found, pack), rule.tell))
+
+
+def _field(name: str, found: Mapping[str, str], pack: Pack) -> str:
+    if name != "verbs":
+        return found.get(name, "")
+    verb = found["verb"].lower()
+    return pack.third.get(verb) or f"{verb}s"
+
+
+def _sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _keyed(rule: Rule, found: Mapping[str, str], pack: Pack) -> str | None:
+    if not rule.key:
+        return None
+    if rule.key == "by_value":
+        return key_of_value(found["value"], pack)
+    parts = _FIELD.sub(lambda field: slug(found.get(field[1], ""), pack), rule.key)
+    return parts.strip("_")[:80] or None
+
+
+def key_of_value(value: str, pack: Pack) -> str | None:
+    """What is chosen by such a value: a language by Python."""
+    chosen = value.lower()
+    return next((name for name in pack.texts["by_value"].split() if chosen in pack.words[name]), None)
+
+
+def slug(topic: str, pack: Pack) -> str:
+    """The words of a topic that tell it from others, in an order that does not depend on how they are put."""
+    words = [word.lower().removesuffix("'s") for word in _WORD.findall(topic)]
+    light = pack.words["light"]
+    telling = [word for word in words if word not in light]
+    heads = [word for word in telling if word in pack.words["heads"]]
+    return "_".join([*heads, *sorted(set(telling) - set(heads))])

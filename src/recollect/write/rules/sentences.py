@@ -1,0 +1,143 @@
+"""Take a message apart into the sentences that are its author's own: no code, no logs, no quotes, no transcripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# A long message says what it is about in its first and last words; what lies between was pasted.
+_HEAD_CHARS = 3_000
+_TAIL_CHARS = 1_000
+# Longer than this nobody speaks in one breath: it is a list, a dump or a text about something else.
+_MOST_SENTENCE_CHARS = 600
+
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
+_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
+_QUOTED_LINE = re.compile(r"[ \t]*>")
+_CODE_START = re.compile(
+    r"\s*(?:import |from \S+ import|def |class \w+[:(]|#include|public |private |const |let |var |function |return\b"
+    r"|SELECT |INSERT |UPDATE |CREATE |\$ |>>> |\.\.\. |at [\w.$]+\(|Traceback|File \"|</?\w+[ >]|@\w+\()"
+)
+_LOG_START = re.compile(
+    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d"
+    r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b[\]: ])"
+)
+_CODE_SIGN = re.compile(r"[{}<>=|\\^~]|\(\)|;\s*$|::|->")
+_SPEAKER = re.compile(r"\s*[A-Z][\w.]*(?: [A-Z][\w.]*)?: ?\S")
+_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)")
+_WORD_BEFORE = re.compile(r"[\w.]{1,12}$")
+_SHORTENED = frozenset(
+    "mr mrs ms dr prof st jr sr vs e.g i.e a.m p.m approx dept est inc ltd co fig vol bzw z.b d.h ca nr str usw sra "
+    "srta av ej p.ej mme mlle".split()
+)
+_MONTH_AFTER = re.compile(r"\s+(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+_WORD = re.compile(r"[^\W\d_]+")
+_QUOTE = re.compile(r"[\"“„«]([^\"”“„«»]*)[\"”“»]")
+_QUOTE_SIGN = re.compile(r"[\"“„«]")
+# So many words in quotes are a title or a name; more are what somebody said.
+_MOST_TITLE_WORDS = 8
+_SPOKEN = re.compile(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
+ELIDED = "[…]"
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence, with its words in lower case; `item` is how it was listed ("1.", "-"), if it was."""
+
+    text: str
+    words: frozenset[str]
+    item: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it ends as a question does."""
+        return self.text.rstrip(" \"'”’)]").endswith("?")
+
+
+def sentence_of(text: str, item: str = "") -> Sentence:
+    """The text as one sentence."""
+    return Sentence(text, frozenset(map(str.lower, _WORD.findall(text))), item)
+
+
+def sentences(text: str) -> list[Sentence]:
+    """The author's own sentences, in order. What is quoted inside one is left out, see ELIDED."""
+    own: list[Sentence] = []
+    for piece in _pieces(text):
+        for line in _own_lines(piece):
+            mark = _ITEM.match(line)
+            item = mark.group().strip() if mark else ""
+            body = line[mark.end() :] if mark else line
+            for number, sentence in enumerate(_split(body)):
+                if len(sentence) <= _MOST_SENTENCE_CHARS:
+                    own.append(_unquoted(sentence, item if number == 0 else ""))
+    return own
+
+
+def _pieces(text: str) -> Iterator[str]:
+    if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
+        yield text
+        return
+    head = text[:_HEAD_CHARS]
+    # Neither piece may begin or end within a sentence, or half of it would be taken for the whole.
+    cut = max(head.rfind("\n"), head.rfind(". "), head.rfind("! "), head.rfind("? "))
+    yield head[: cut + 1]
+    tail = text[-_TAIL_CHARS:]
+    start = min((at for at in (tail.find("\n"), tail.find(". "), tail.find("? ")) if at >= 0), default=len(tail))
+    if not _in_fence(text):
+        yield tail[start + 1 :]
+
+
+def _in_fence(text: str) -> bool:
+    return text.count("```", 0, len(text) - _TAIL_CHARS) % 2 == 1
+
+
+def _own_lines(text: str) -> Iterator[str]:
+    lines = text.splitlines()
+    speakers = sum(_SPEAKER.match(line) is not None for line in lines)
+    fenced = False
+    for line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and line.strip() and not _is_foreign(line) and not (speakers > 1 and _SPEAKER.match(line)):
+            yield line
+
+
+def _is_foreign(line: str) -> bool:
+    """Whether the line looks like code, a log or a quote rather than like speech."""
+    if _QUOTED_LINE.match(line) or _CODE_START.match(line) or _LOG_START.match(line):
+        return True
+    signs = sum(1 for _ in _CODE_SIGN.finditer(line))
+    return signs >= 2 and signs * 15 > len(line)
+
+
+def _split(line: str) -> Iterator[str]:
+    start = 0
+    for end in _END.finditer(line):
+        if end.start() >= start and not _goes_on(line, end):
+            if sentence := line[start : end.end()].strip():
+                yield sentence
+            start = end.end()
+    if sentence := line[start:].strip():
+        yield sentence
+
+
+def _goes_on(line: str, end: re.Match[str]) -> bool:
+    """Whether the mark ends no sentence: "Dr. No", "J. Smith", "at 5 p.m. on Monday", "3. Mai"."""
+    if end.group()[0] != ".":
+        return False
+    after = line[end.end() : end.end() + 5]
+    before = _WORD_BEFORE.search(line, max(0, end.start() - 12), end.start())
+    word = before.group() if before else ""
+    if word.lower() in _SHORTENED or (len(word) == 1 and word.isupper() and word != "I"):
+        return True
+    return after.lstrip()[:1].islower() or (word.isdecimal() and _MONTH_AFTER.match(after) is not None)
+
+
+def _unquoted(sentence: str, item: str) -> Sentence:
+    return sentence_of(_QUOTE.sub(_title_only, sentence) if _QUOTE_SIGN.search(sentence) else sentence, item)
+
+
+def _title_only(quote: re.Match[str]) -> str:
+    is_title = len(quote[1].split()) <= _MOST_TITLE_WORDS and not _SPOKEN.search(quote[1])
+    return quote.group() if is_title else ELIDED

@@ -1,0 +1,139 @@
+"""What a value must look like to be taken: a name, a place, an amount, a date, or some words that are clear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from recollect.write.rules.pack import Pack
+
+_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
+_CAPITAL = r"[A-ZÀ-ÖØ-ÞŁŠŽ]"
+_LINK = r"(?:(?:of|the|de|da|do|del|la|las|los|di|du|van|von|der|den|am|upon|bin|al|and|&) ){0,2}"
+_CAPITAL_RUN = re.compile(rf"{_CAPITAL}[\w'’.&-]*(?:,? {_LINK}(?:{_CAPITAL}|\d)[\w'’.&-]*){{0,5}}")
+_NAME = re.compile(r"[^\W\d_][\w'’.-]*(?: (?:(?:van|de|von|der|da|al|bin|la|del) ){0,2}[^\W\d_][\w'’.-]*){0,3}")
+_AMOUNT = re.compile(
+    r"(?:about |around |roughly |approximately |up to |under |over |at most |max(?:imum)? |less than |more than |~"
+    r"|etwa |ca\. |rund |unos |alrededor de |environ |jusqu'à |bis zu |hasta )?"
+    r"(?:(?:US|CA|AU|NZ)?[$€£¥₹]\s?\d[\d.,' ]*(?:\s?(?:k|m|thousand|million|billion|mil|millones|tausend))?\b"
+    r"|\d[\d.,']*(?:[ \u00a0\u202f]\d{3})*(?:\s?(?:k\b|%|[$€£¥₹]|\w+\b))?)"
+    r"(?:\s?(?:-|to|–)\s?[$€£]?\d[\d.,]*k?)?"
+    r"(?: (?:dollars|euros?|pounds|usd|eur|gbp|bucks|dólares|pesos|livres))?"
+    r"(?:(?: per | a | an |/| al | par | pro | im )"
+    r"(?:hour|day|week|month|year|night|person|mes|año|mois|an|monat|jahr|woche)\b)?",
+    re.IGNORECASE,
+)
+_DATE = re.compile(
+    r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}(?:[./]\d{2,4})?|\b(?:tomorrow|tonight|today|next|noon|midnight|end of|eod"
+    r"|morgen|heute|demain|mañana|hoy|\w*day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|lunes|martes|jueves|viernes"
+    r"|lundi|mardi|mercredi|jeudi|vendredi|jan\w*|feb\w*|mar(?:ch|s|zo)?|märz|apr\w*|ma[iy]o?|june?|juni?o?|juin|july?"
+    r"|juli?o?|juillet|aug\w*|ao[uû]t|sep\w*|o[ck]t\w*|nov\w*|de[cz]\w*|enero|abril|avril|janvier|février|q[1-4]"
+    r"|\d{1,2}(?:st|nd|rd|th)"
+    r"|\d{1,2}(?::\d\d)? ?(?:am|pm|uhr|h))\b|\bin (?:a|\w+) (?:days?|weeks?|months?)\b",
+    re.IGNORECASE,
+)
+_MOST_WORDS = 30
+
+
+def shaped(shape: str, value: str, pack: Pack) -> str | None:
+    """The part of the text that has the shape, or None if it has not."""
+    return _SHAPES[shape](value, pack)
+
+
+def _nothing(value: str, pack: Pack) -> str | None:
+    return value
+
+
+def _name(value: str, pack: Pack) -> str | None:
+    """A person's name: words with capitals, or one word that is nothing else."""
+    if run := _CAPITAL_RUN.match(value):
+        first = run.group().split(",")[0].split(" and ")[0].rstrip(".' ")
+        return first if _WORD.match(first)[0].lower() not in pack.words["no_name"] else None  # type: ignore[index]
+    if (found := _NAME.match(value)) is None:
+        return None
+    # Written small, a name ends where any other word begins.
+    words = found.group().split()
+    if len(words) > 2 or found.end() < len(value.split(",")[0]) or words[0].lower() in pack.words["no_name"]:
+        return None
+    return " ".join(words)
+
+
+def _given_name(value: str, pack: Pack) -> str | None:
+    """A name that is not said to be one: with a capital, alone, and no word for where people are from."""
+    run = _CAPITAL_RUN.match(value)
+    if run is None:
+        return None
+    name = run.group().split(",")[0].rstrip(".' ")
+    rest = value[len(name) :]
+    if rest and not pack.patterns["after_name"].match(rest):
+        return None
+    lower = name.lower()
+    if len(name) < 2 or lower.split()[0] in pack.words["no_name"] or pack.patterns["people"].search(lower):
+        return None
+    return name
+
+
+def _place(value: str, pack: Pack) -> str | None:
+    """A place: words with capitals, or a word or two that end the clause."""
+    if run := _CAPITAL_RUN.match(value.removeprefix("the ")):
+        return run.group().split(" and ")[0].rstrip(".' ,")
+    words = _cut(value, pack).split()
+    if not words or len(words) > 3 or words[0].lower() in pack.words["no_place"]:
+        return None
+    return " ".join(words)
+
+
+def _amount(value: str, pack: Pack) -> str | None:
+    found = _AMOUNT.match(value)
+    return found.group().strip(" .,") if found else None
+
+
+def _date(value: str, pack: Pack) -> str | None:
+    cut = _cut(value, pack, at_comma=False)
+    return cut if _DATE.search(cut) and len(cut.split()) <= 10 else None
+
+
+def _measure(value: str, pack: Pack) -> str | None:
+    """An amount, a date, a proper name: something exact."""
+    cut = _cut(value, pack)
+    exact = any(sign.isdigit() for sign in cut) or _CAPITAL_RUN.search(cut) is not None
+    return cut if exact and cut and _clear(cut, pack) else None
+
+
+def _words(value: str, pack: Pack) -> str | None:
+    """Words that are clear without what was said before them."""
+    cut = _cut(value, pack, at_comma=False)
+    return cut if cut and len(cut.split()) <= _MOST_WORDS and _clear(cut, pack) else None
+
+
+def _phrase(value: str, pack: Pack) -> str | None:
+    """A few clear words, up to the first pause."""
+    cut = _cut(value, pack)
+    return cut if cut and len(cut.split()) <= 12 and _clear(cut, pack) else None
+
+
+def _clear(value: str, pack: Pack) -> bool:
+    words = [word.lower() for word in _WORD.findall(value)]
+    return bool(words) and words[0] not in pack.words["vague_first"] and pack.words["vague"].isdisjoint(words)
+
+
+def _cut(value: str, pack: Pack, *, at_comma: bool = True) -> str:
+    """The value up to where something else begins."""
+    end = pack.patterns["ends"].search(value)
+    cut = value[: end.start()] if end else value
+    if at_comma:
+        cut = re.split(r"[,;:(]| [-–—] ", cut, maxsplit=1)[0]
+    return cut.strip(" .,;:!-–—'\"")
+
+
+_SHAPES: Mapping[str, Callable[[str, Pack], str | None]] = {
+    "": _nothing,
+    "name": _name,
+    "given_name": _given_name,
+    "place": _place,
+    "amount": _amount,
+    "date": _date,
+    "measure": _measure,
+    "words": _words,
+    "phrase": _phrase,
+}

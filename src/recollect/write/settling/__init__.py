@@ -1,0 +1,1 @@
+"""What was learned against what is known: the same, a change, or something new."""

@@ -1,0 +1,195 @@
+"""What words do to a statement, as `lexicon.toml` tells it: read once, when first asked for."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, TypeAlias
+
+import Stemmer
+
+# What a word or a phrase counts as: words, and what begins with one of the three signs.
+Parts: TypeAlias = tuple[str, ...]
+Phrase: TypeAlias = tuple[tuple[str, ...], Parts]
+
+# A mark must be the same in two statements that say the same; a person is someone a statement is about.
+MARK, PERSON, TIME = "@", "~", "#"
+NOT, EVERY, OVER, FUTURE, MUST = "@not", "@every", "@over", "@future", "@must"
+USER, HE, SHE = "~user", "~he", "~she"
+
+_SIGNS = (MARK, PERSON, TIME)
+_EACH = frozenset(["a", "an", "per", "each", "every"])
+# Light verbs still tell when something was so.
+_WAS = {"was": "be", "were": "be", "had": "have"}
+_IS = {"is": "be", "are": "be", "am": "be", "has": "have", "have": "have"}
+_stemmer = Stemmer.Stemmer("english")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Words by what they do. `becomes` has what a word counts as; a light one counts as nothing."""
+
+    becomes: Mapping[str, Parts]
+    phrases: Mapping[str, tuple[Phrase, ...]]
+    times: Mapping[str, str]
+    shy: frozenset[str]
+    units: frozenset[str]
+    numbers: Mapping[str, int]
+    scales: Mapping[str, int]
+    past: Mapping[str, str]
+    opposite: Mapping[str, frozenset[str]]
+    over: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """All that is known of one word. An `empty` one is passed over, a `special` one may begin something longer."""
+
+    parts: Parts
+    time: str
+    shy: bool
+    each: bool
+    unit: bool
+    number: bool
+    phrases: bool
+    side: bool
+    over: bool
+    was: str
+    is_: str
+    verb: str
+    past: str
+    empty: bool
+    special: bool
+
+
+@cache
+def lexicon() -> Lexicon:
+    """The words that ship with Recollect."""
+    told = tomllib.loads((files(__package__) / "lexicon.toml").read_text(encoding="utf-8"))
+    opposite: dict[str, set[str]] = {}
+    for one, other in (pair.split() for pair in told["sides"]["pairs"]):
+        opposite.setdefault(one, set()).add(other)
+        opposite.setdefault(other, set()).add(one)
+    becomes = _becomes(told)
+    return Lexicon(
+        becomes=becomes,
+        phrases=_phrases(told["phrases"], becomes),
+        times=_times(told["times"]),
+        shy=frozenset(told["times"]["shy"].split()),
+        units=frozenset(told["times"]["units"].split()),
+        numbers=_values(told["numbers"]["words"]),
+        scales=_values(told["numbers"]["scales"]),
+        past=_pairs(told["past"]["words"]),
+        opposite={side: frozenset(others) for side, others in opposite.items()},
+        over=frozenset(told["sides"]["over"].split()),
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def entry(word: str) -> Entry:
+    """All that is known of one word in small letters."""
+    known = lexicon()
+    time, every = _time_of(word, known)
+    number = word in known.numbers or word[:1].isdigit() or word in ("hundred", "thousand", "million", "billion")
+    parts = known.becomes.get(word, (stem(word),) if word else ())
+    base = known.past.get(word) or (word if word.endswith("ed") and len(word) > 4 else "")
+    past = known.becomes.get(base, (stem(base),)) if base else ()
+    traits = {
+        "time": time,
+        "each": every or word in _EACH,
+        "unit": word in known.units,
+        "number": number,
+        "phrases": word in known.phrases,
+        "side": word in known.opposite,
+        "over": word in known.over,
+        "was": _WAS.get(word, ""),
+        "is_": _IS.get(word, ""),
+    }
+    plain = bool(parts) and parts[0][0] not in _SIGNS
+    return Entry(
+        parts=() if word in _WAS else parts,
+        shy=word in known.shy,
+        verb=parts[0] if plain and word not in _WAS else "",
+        past=past[0] if past else "",
+        empty=not parts and not any(traits.values()) and word != "by",
+        special=number or bool(time) or word in known.phrases or word in _EACH,
+        **traits,  # type: ignore[arg-type]
+    )
+
+
+def phrases_from(word: str) -> tuple[Phrase, ...]:
+    """The phrases that begin with a word, the longest first: what follows it, and what the whole counts as."""
+    return lexicon().phrases.get(word, ())
+
+
+@lru_cache(maxsize=1 << 14)
+def stem(word: str) -> str:
+    """The stem of an English word; other words are left as they are."""
+    return _stemmer.stemWord(word) if word.isascii() else word
+
+
+def _time_of(word: str, known: Lexicon) -> tuple[str, bool]:
+    """The time a word stands for, and whether it comes again and again: Mondays are every Monday."""
+    if word[:1] == TIME:
+        return word[1:], False
+    time = known.times.get(word, "")
+    if not time and len(word) > 5 and word.endswith("s"):
+        time = known.times.get(word[:-1], "")
+        is_weekday = time[:1] == "w" and time[1:].isdigit()
+        return (time, True) if is_weekday else ("", False)
+    return time, False
+
+
+def _becomes(told: Mapping[str, Any]) -> dict[str, Parts]:
+    """What each word counts as; where a word stands in two lists, the later one here decides."""
+    found: dict[str, Parts] = {word: () for line in told["light"] for word in line.split()}
+    for group in told["same"]["groups"]:
+        first, *others = group.split()
+        found |= dict.fromkeys((first, *others), (stem(first),))
+    for group in told["people"]:
+        first, *others = group.split()
+        found |= {form: (PERSON + first,) for word in (first, *others) for form in (word, word + "s")}
+    for who in ("user", "us", "he", "she"):
+        found |= dict.fromkeys(told[who].split(), (PERSON + who,))
+    found |= dict.fromkeys(told["negators"].split(), (NOT,))
+    for sign, word in _pairs(told["numbers"]["signs"]).items():
+        found[sign] = (word,)
+    for what, words in told["denies"].items():
+        found |= dict.fromkeys(words.split(), (NOT, *_parts(what, found)))
+    for what, words in told["marks"].items():
+        found |= dict.fromkeys(words.split(), _parts(what, found))
+    return found
+
+
+def _parts(text: str, becomes: Mapping[str, Parts]) -> Parts:
+    parts: list[str] = []
+    for word in text.split():
+        parts += (word,) if word[0] in _SIGNS else becomes.get(word, (stem(word),))
+    return tuple(parts)
+
+
+def _phrases(told: Mapping[str, str], becomes: Mapping[str, Parts]) -> dict[str, tuple[Phrase, ...]]:
+    found: dict[str, list[Phrase]] = {}
+    for phrase, what in told.items():
+        first, *rest = phrase.split()
+        found.setdefault(first, []).append((tuple(rest), _parts(what, becomes)))
+    return {first: tuple(sorted(those, key=lambda each: -len(each[0]))) for first, those in found.items()}
+
+
+def _times(told: Mapping[str, Any]) -> dict[str, str]:
+    found = {word: word[:-1] if word.endswith("s") and len(word) > 3 else word for word in told["words"].split()}
+    for name, letter in (("months", "m"), ("weekdays", "w")):
+        for number, line in enumerate(told[name], 1):
+            found |= dict.fromkeys(line.split(), f"{letter}{number}")
+    return found
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in text.split())
+
+
+def _values(text: str) -> dict[str, int]:
+    return {word: int(value) for word, value in _pairs(text).items()}

@@ -1,0 +1,180 @@
+"""Resolve: settle what was learned against what is known, as far as rules can.
+
+Exact words, near-equal words, equal meaning, a key that has a value, a correction of one thing said before. What is
+left is something new, or for an LLM to decide. Nothing that differs in a number, a name, a time or a negation is ever
+taken for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recollect.model.learned import Learned
+from recollect.model.memory import Category, MemoryRecord, Status, text_hash
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.write.settling.relation import changed, nearness
+from recollect.write.settling.resolution import Limits, Neighbour, Resolution, Undecided, level_of
+from recollect.write.settling.same import likeness, said_again
+from recollect.write.settling.settlement import Settlement, outranks
+
+__all__ = ["Limits", "Neighbour", "Resolution", "resolve"]
+
+# The log, and what was made of whole conversations, are no statements.
+NO_STATEMENTS = frozenset([Category.TURN, Category.SUMMARY, Category.EPISODE])
+# Two statements of one batch have no vectors to compare; their words decide.
+_UNMEASURED = 0.5
+
+
+def resolve(
+    scope: Scope,
+    learned: Sequence[Learned],
+    neighbours: Sequence[Sequence[Neighbour]],
+    *,
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+    prompt_digest: str | None = None,
+) -> Resolution:
+    """Decide what becomes of each statement, given the memories near to it; what cannot be decided is left open.
+
+    The neighbours of a keyed statement must include the memory that holds its key. What is said twice in one batch is
+    one memory.
+    """
+    settlement = Settlement(scope, limits, prompt_digest)
+    for each, those in zip(learned, neighbours, strict=True):
+        _settle(settlement, each, _usable(settlement, each, those))
+    return settlement.done()
+
+
+def _usable(settlement: Settlement, learned: Learned, given: Sequence[Neighbour]) -> list[Neighbour]:
+    """The statements that count, as the batch has left them, with those that it has brought in itself."""
+    statuses = (Status.ACTIVE, Status.REVIEW) if learned.review else (Status.ACTIVE,)
+    ended = settlement.ended
+    usable = [
+        Neighbour(settlement.current(each.record), each.similarity)
+        for each in sorted(given, key=lambda each: -each.similarity)
+        if each.record.status in statuses
+        and each.record.category not in NO_STATEMENTS
+        and each.record.id not in ended
+    ]
+    own = [change.record for change in settlement.added.values() if change.record.id not in ended]
+    return usable + [Neighbour(record, _UNMEASURED) for record in own if record.status in statuses]
+
+
+def _settle(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> None:
+    if learned.key is not None and not learned.review and _settle_key(settlement, learned, known):
+        return
+    if _settle_same(settlement, learned, known):
+        return
+    if learned.review:
+        settlement.add(learned, f"waits for review: {learned.review}")
+    elif learned.correction or learned.retraction:
+        _correct(settlement, learned, known)
+    elif near := _near(settlement, learned, known):
+        settlement.leave_open(Undecided(learned, near), f"{len(near)} memories may have to do with it")
+    else:
+        settlement.add(learned, "nothing like it is known")
+
+
+def _settle_key(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> bool:
+    """Settle a keyed statement against the memory that holds its key; whether there is one."""
+    holder = _holder(settlement, learned, known)
+    if holder is None:
+        return False
+    expired = holder.expires_at is not None and holder.expires_at <= now()
+    if learned.retraction:
+        if outranks(learned, holder) and (learned.value is None or _value(learned) == _value(holder)):
+            settlement.supersede(learned, holder, f"{learned.key} no longer holds")
+        else:
+            settlement.ignore(learned, holder, f"{learned.key} is known to be something else, or in better words")
+    elif _value(learned) == _value(holder):
+        settlement.known(learned, holder, f"{learned.key} is known to be that")
+    elif not outranks(learned, holder):
+        settlement.ignore(learned, holder, f"{learned.key} is known in words to be trusted more")
+    elif learned.correction or expired or learned.confidence >= holder.confidence:
+        why = "corrected" if learned.correction else "said anew"
+        settlement.take_key(learned, holder, f"{learned.key} is {why}")
+    else:
+        sure = f"{learned.confidence:g} is less sure than {holder.confidence:g}"
+        settlement.ignore(learned, holder, f"{learned.key} is known better: {sure}")
+    return True
+
+
+def _holder(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> MemoryRecord | None:
+    """The memory that holds the key: what holds here comes before what holds everywhere."""
+    scope = settlement.scope
+    slot = (learned.key, learned.category)
+    places = (scope.place(level_of(scope, settlement.limits)), scope.place(scope.natural_level), "")
+    held = [each.record for each in known if (each.record.key, each.record.category) == slot]
+    # Of two in one place the later is of this batch, and newer.
+    return next((record for place in places for record in reversed(held) if record.place == place), None)
+
+
+def _value(said: Learned | MemoryRecord) -> str:
+    return text_hash(said.value or said.content)
+
+
+def _settle_same(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> bool:
+    """Settle a statement that was said before; whether it was."""
+    mark = text_hash(learned.content)
+    for each in known:
+        if text_hash(each.record.content) == mark:
+            _again(settlement, learned, each.record, "exactly that is known", exact=True)
+            return True
+    if learned.key is not None and learned.correction:
+        return False
+    mine = settlement.text(learned.content)
+    for each in known:
+        alike = likeness(mine, settlement.text(each.record.content))
+        how = said_again(alike, each.similarity, limits=settlement.limits.same)
+        if how:
+            share = {"letters": alike.letters, "words": alike.words}.get(how, each.similarity)
+            _again(settlement, learned, each.record, f"the same by {how}, {share:.2f}", exact=False)
+            return True
+    return False
+
+
+def _again(settlement: Settlement, learned: Learned, record: MemoryRecord, reason: str, *, exact: bool) -> None:
+    if learned.review or not outranks(learned, record):
+        settlement.ignore(learned, record, f"{reason}; nothing is added to it")
+    elif learned.key is not None and record.key is None and record.id not in settlement.added:
+        # The same with a key is worth more: it is always found.
+        settlement.supersede(learned, record, f"{reason}, now with its key")
+    elif exact:
+        settlement.known(learned, record, reason)
+    else:
+        settlement.merge(learned, record, reason)
+
+
+def _correct(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> None:
+    """Put a correction in the place of the one thing it corrects, if it is plain which."""
+    mine = settlement.text(learned.content).reading
+    found: list[tuple[float, float, MemoryRecord, str]] = []
+    for each in known:
+        theirs = settlement.text(each.record.content).reading
+        what = changed(mine, theirs) if mine and theirs else ""
+        if what and outranks(learned, each.record):
+            found.append((nearness(mine, theirs), each.similarity, each.record, what))  # type: ignore[arg-type]
+    found.sort(key=lambda each: each[:2], reverse=True)
+    if found and (len(found) == 1 or found[0][:2] > found[1][:2]):
+        _, _, record, what = found[0]
+        settlement.supersede(learned, record, f"it changes {what} of that")
+    elif near := _near(settlement, learned, known):
+        settlement.leave_open(Undecided(learned, near), "what it corrects is not plain")
+    else:
+        settlement.add(learned, "what it corrects is not known", unreconciled=True)
+
+
+def _near(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> tuple[Neighbour, ...]:
+    """The memories that it may have to do with, the nearest first."""
+    mine = settlement.text(learned.content).reading
+    own = settlement.added
+    near = [
+        each
+        for each in known
+        if each.record.id not in own
+        and (
+            each.similarity >= settlement.limits.near
+            or (mine and (theirs := settlement.text(each.record.content).reading) and changed(mine, theirs))
+        )
+    ]
+    return tuple(near[: settlement.limits.neighbours])

@@ -1,0 +1,72 @@
+"""The words of a statement, as they are written: contractions parted, addresses and dates kept whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from recollect.write.settling.lexicon import TIME
+
+# A word as written small, whether it was written large, whether it begins a sentence.
+Token: TypeAlias = tuple[str, bool, bool]
+
+# A word, a number with what hangs on it, a sign of money; scripts without spaces by the character.
+_PIECE = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff]"
+    r"|\d(?:[\d.,:/]*\d)?[^\W\d_\u3040-\u30ff\u3400-\u9fff]*"
+    r"|[^\W\d_\u3040-\u30ff\u3400-\u9fff][^\W_\u3040-\u30ff\u3400-\u9fff]*(?:'[^\W\d_]+)*"
+    r"|[$€£¥₹%]|[.!?;:]"
+)
+_ISO_DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)")
+_ENDS = frozenset(".!?;:")
+_SHORT = {"ll": "will", "d": "would", "ve": "have", "re": "are", "m": "am"}
+_SHORT_NOT = {"can": "can", "won": "will", "shan": "shall", "ain": "is"}
+_ELISIONS = frozenset(["l", "d", "j", "m", "t", "s", "c", "qu", "n"])
+
+
+def tokens_of(text: str) -> Iterator[Token]:
+    """The words of a text, in order, in small letters."""
+    opens = True
+    for piece in _pieces(text):
+        if piece in _ENDS:
+            opens = True
+            continue
+        lower = piece.lower()
+        if "'" in lower:
+            yield from _parted(lower, piece[0].isupper(), opens)
+        else:
+            yield lower, piece[0].isupper(), opens
+        opens = False
+
+
+def _pieces(text: str) -> Iterator[str]:
+    if "@" not in text and "://" not in text and "-" not in text:
+        yield from _PIECE.findall(text)
+        return
+    for chunk in text.split():
+        if "@" in chunk or "://" in chunk:
+            # An address is one name, whatever it is made of.
+            yield chunk.strip(".,;:!?()[]<>\"'") or chunk
+        elif date := _ISO_DATE.match(chunk):
+            yield date[1]
+            yield f"{TIME}m{int(date[2])}"
+            yield str(int(date[3]))
+            yield from _PIECE.findall(chunk[date.end() :])
+        else:
+            yield from _PIECE.findall(chunk)
+
+
+def _parted(lower: str, capital: bool, opens: bool) -> Iterator[Token]:
+    """The parts of a word with an apostrophe: "don't" is two, "l'ami" is one and a bit."""
+    head, _, tail = lower.partition("'")
+    if tail == "t" and head.endswith("n"):
+        yield _SHORT_NOT.get(head, head[:-1]), capital, opens
+        yield "not", False, False
+    elif head in _ELISIONS:
+        yield "ne" if head == "n" else head, False, False
+        yield tail, False, opens
+    else:
+        yield head if tail != "s" or head not in ("user", "nutzer") else "user's", capital, opens
+        if tail in _SHORT:
+            yield _SHORT[tail], False, False

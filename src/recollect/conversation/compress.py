@@ -1,0 +1,165 @@
+"""Compress a long session: ranges of its older turns become an episode each, the latest stay as they are.
+
+The ranges follow from the number of turns alone. With 20 and 10, the first 20 turns give one of turns 1 to 10, and
+each 20 more give one of 20 turns: 11 to 30, 31 to 50 and so on; the last 10 are never in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from recollect.conversation.asking import ask_text, new_fence, spread, talk_lines
+from recollect.conversation.extracts import extracts
+from recollect.conversation.worth import good_enough
+from recollect.conversation.written import Cost, Written, evidence_of, mark_of, range_of, stable_id
+from recollect.errors import InvalidInput, ModelUnavailable
+from recollect.model.change import Add
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation, Turn
+from recollect.models.chat import Chat
+from recollect.prompts import prompt
+from recollect.write.screening.screen import screen
+
+EVERY = 20
+KEEP = 10
+SOURCE = "conversation"
+_IMPORTANCE = 0.5
+_MOST_EXTRACT_CHARS = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """What some turns come to; `made` by a "model", or as an "extract" of what was said. Empty if nothing was."""
+
+    text: str
+    made: str
+    trust: Trust
+    digest: str | None
+    cost: Cost
+    why: str = ""
+
+
+def is_due(conversation: Conversation, *, every: int = EVERY, keep: int = KEEP) -> bool:
+    """Whether there may be something to compress, as far as can be told without reading a turn."""
+    mark = mark_of(conversation, "compress")
+    return conversation.turn_count - mark >= every + (keep if mark else 0)
+
+
+def due_ranges(turns: Sequence[Turn], *, done: int, every: int, keep: int) -> list[Sequence[Turn]]:
+    """The ranges of turns after the position `done` that are to be compressed, the oldest first."""
+    if not 0 <= keep < every:
+        raise InvalidInput(f"of every {every} turns {keep} cannot be kept; keep fewer than are compressed")
+    left = [turn for turn in turns if turn.position > done]
+    ranges: list[Sequence[Turn]] = []
+    first = not done
+    while len(left) >= every + (0 if first else keep):
+        size = every - keep if first else every
+        ranges.append(left[:size])
+        left, first = left[size:], False
+    return ranges
+
+
+async def compress(
+    conversation: Conversation,
+    turns: Sequence[Turn],
+    *,
+    chat: Chat | None,
+    now: datetime,
+    every: int = EVERY,
+    keep: int = KEEP,
+    timeout_s: float | None = None,
+) -> Written:
+    """An episode for each range that is due; `turns` are those after the mark "compress", in order.
+
+    If the model stops answering, what was made stands and the rest is `left`; a ModelUnavailable if nothing was made.
+    """
+    ranges = due_ranges(turns, done=mark_of(conversation, "compress"), every=every, keep=keep)
+    changes: list[Add] = []
+    reasons: list[str] = []
+    cost, done = Cost(), 0
+    for said in ranges:
+        try:
+            summed = await sum_up(said, chat=chat, timeout_s=timeout_s)
+        except ModelUnavailable as error:
+            if not done:
+                raise
+            reasons.append(f"the model stopped answering: {error}")
+            break
+        done += 1
+        cost += summed.cost
+        if summed.why:
+            reasons.append(f"turns {said[0].position}-{said[-1].position}: {summed.why}")
+        if summed.text:
+            changes.append(Add(episode_of_turns(conversation.scope, said, summed, now=now)))
+    return Written(
+        changes=tuple(changes),
+        marks={"compress": ranges[done - 1][-1].position} if done else {},
+        cost=cost,
+        left=len(ranges) - done,
+        reasons=tuple(reasons),
+    )
+
+
+async def remake(
+    scope: Scope, turns: Sequence[Turn], *, chat: Chat | None, now: datetime, timeout_s: float | None = None
+) -> Written:
+    """The episode of exactly these turns: what is left of a range after some of it was erased."""
+    if not turns:
+        return Written(reasons=("nothing is left of these turns",))
+    summed = await sum_up(turns, chat=chat, timeout_s=timeout_s)
+    changes = (Add(episode_of_turns(scope, turns, summed, now=now)),) if summed.text else ()
+    return Written(changes=changes, cost=summed.cost, reasons=(summed.why,) if summed.why else ())
+
+
+async def sum_up(turns: Sequence[Turn], *, chat: Chat | None, timeout_s: float | None = None) -> Summed:
+    """What the turns come to, by the model; by what was said in them if there is none or its answer is no good."""
+    screened = screen(turns)
+    clean = screened.turns
+    why, cost = "", Cost()
+    # Small talk is not worth a question.
+    if chat is not None and screened.worth:
+        asked = prompt("compress")
+        question = asked.fill(fence=new_fence(), conversation=talk_lines(spread(clean)))
+        told = await ask_text(
+            chat, question, judge=lambda text: good_enough(text, "", clean).reason, timeout_s=timeout_s
+        )
+        if told.text:
+            return Summed(told.text, "model", Trust.LOW, asked.digest, told.cost)
+        why, cost = f"the model's summary was not used: {told.why}", told.cost
+    extract = extracts(clean, most_chars=_MOST_EXTRACT_CHARS)
+    why = why or ("" if extract.text else "nothing was said that could be kept")
+    return Summed(extract.text, "extract", Trust.HIGH if extract.by_user else Trust.LOW, None, cost, why)
+
+
+def episode_of_turns(
+    scope: Scope,
+    turns: Sequence[Turn],
+    summed: Summed,
+    *,
+    now: datetime,
+    kind: str = "range",
+    importance: float = _IMPORTANCE,
+) -> MemoryRecord:
+    """The memory that stands for some turns; of one kind, the same turns always make the same one."""
+    at = min(turn.said_at for turn in turns)
+    until = max(turn.said_at for turn in turns)
+    return MemoryRecord(
+        id=stable_id(scope, kind, at=until, of=[turn.id for turn in turns]),
+        scope=scope,
+        level=scope.natural_level,
+        type=MemoryType.EPISODIC,
+        category=Category.EPISODE,
+        content=summed.text,
+        created_at=now,
+        updated_at=now,
+        occurred_at=at,
+        importance=importance,
+        source=SOURCE,
+        trust=summed.trust,
+        evidence=evidence_of(turns),
+        detail={**range_of(turns), "until": until.isoformat(), "made": summed.made, "kind": kind},
+        prompt_digest=summed.digest,
+    )

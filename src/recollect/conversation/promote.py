@@ -1,0 +1,91 @@
+"""At the end of a conversation, what matters of its session goes to where later sessions see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from recollect.conversation.written import stable_id
+from recollect.model.change import Change, Supersede
+from recollect.model.memory import Category, MemoryRecord, Status, Trust
+from recollect.model.scope import Level, Scope
+from recollect.model.turn import Conversation
+from recollect.model.validity import holds_now
+
+LEAST_IMPORTANCE = 0.6
+LEAST_CONFIDENCE = 0.5
+
+# What was said and what was made of it has its own way to last.
+_NO_FACTS = frozenset({Category.TURN, Category.SUMMARY, Category.EPISODE})
+
+
+def promote(
+    scope: Scope,
+    memories: Sequence[MemoryRecord],
+    conversation: Conversation,
+    *,
+    now: datetime,
+    least_importance: float = LEAST_IMPORTANCE,
+) -> list[Change]:
+    """Put what matters of the conversation's session in the project, or with the user where there is none.
+
+    `memories` are those the scope sees. Each that goes keeps its session and its evidence and takes the place of what
+    it was. What has a key stays where it is if the long-term level is surer of another value. Done twice, the second
+    time finds nothing left to do.
+    """
+    session = conversation.scope
+    level = session.natural_level
+    if not session.session or scope.user != session.user:
+        return []
+    taken = _keyed(memories, session, level)
+    changes: list[Change] = []
+    for held in _worth_it(memories, session, least_importance, now):
+        other = taken.get((held.category, held.key)) if held.key is not None else None
+        if other is not None and other.value != held.value and other.confidence > held.confidence:
+            continue
+        changes.append(Supersede(held.id, _promoted(held, level, now=now), expected_version=held.version))
+    return changes
+
+
+def _worth_it(
+    memories: Sequence[MemoryRecord], session: Scope, least_importance: float, now: datetime
+) -> list[MemoryRecord]:
+    return [
+        record
+        for record in memories
+        if record.level is Level.SESSION
+        and record.scope == session
+        and record.category not in _NO_FACTS
+        and record.trust is not Trust.NONE
+        and record.importance >= least_importance
+        and record.confidence >= LEAST_CONFIDENCE
+        and holds_now(record, now)
+    ]
+
+
+def _keyed(
+    memories: Sequence[MemoryRecord], session: Scope, level: Level
+) -> Mapping[tuple[Category, str | None], MemoryRecord]:
+    """The long-term values of keys, where this session's would go."""
+    place = session.place(level)
+    return {
+        (record.category, record.key): record
+        for record in memories
+        if record.key is not None and record.status is Status.ACTIVE and record.place == place
+    }
+
+
+def _promoted(held: MemoryRecord, level: Level, *, now: datetime) -> MemoryRecord:
+    return replace(
+        held,
+        id=stable_id(held.scope, "promoted", at=held.created_at, of=[held.id]),
+        level=level,
+        detail={**held.detail, "promoted_from_id": held.id},
+        created_at=now,
+        updated_at=now,
+        version=1,
+        superseded_by=None,
+        last_accessed_at=None,
+        access_count=0,
+    )

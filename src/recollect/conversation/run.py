@@ -1,0 +1,107 @@
+"""One run of an agent as it is handed over when it ends, and whether a talk was work on a task."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+
+from recollect.model.turn import Role, Turn
+
+# Fewer actions than this are an answer, not a task.
+LEAST_ACTIONS = 2
+LEAST_TURNS = 4
+# A list of steps, or a line that is run.
+_STEPS = re.compile(r"^[ \t]{0,8}(?:\d{1,2}[.)]|[-*•]|\$|>|```)[ \t]?\S?", re.MULTILINE)
+_WORD = re.compile(r"[^\W_]+")
+_MOST_CHARS = 4_000
+
+
+class StepKind(StrEnum):
+    """What an agent does at one moment of a run."""
+
+    THOUGHT = "thought"
+    ACTION = "action"
+    OBSERVATION = "observation"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """One thought, action or observation; what is observed comes from tools and is nobody's word."""
+
+    kind: StepKind
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was asked of an agent, what it did and what came of it; `turns` are the ids of the turns it is about.
+
+    `success` is None where nobody said. `lessons` are what the agent itself wrote down. `last_turn` is where in the
+    conversation its last turn stands.
+    """
+
+    id: str
+    goal: str
+    steps: tuple[RunStep, ...] = ()
+    answer: str = ""
+    success: bool | None = None
+    lessons: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+    last_turn: int = 0
+    ended_at: datetime
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What was done, in order."""
+        return tuple(step.content for step in self.steps if step.kind is StepKind.ACTION and step.content.strip())
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it took several steps, or taught something."""
+        return bool(self.goal.strip()) and (len(self.actions) >= LEAST_ACTIONS or bool(self.lessons))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cues:
+    asks: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+def looks_like_task(turns: Sequence[Turn]) -> bool:
+    """Whether the turns may be work on something in several steps: cheap, and only a reason to ask a model."""
+    users = [turn for turn in turns if turn.role is Role.USER]
+    others = [turn for turn in turns if turn.role is Role.ASSISTANT]
+    if len(turns) < LEAST_TURNS or len(users) < 2 or not others:
+        return False
+    cues = _cues()
+    asked = any(_has(turn.content, cues.asks) for turn in users)
+    worked = any(len(_STEPS.findall(turn.content[:_MOST_CHARS])) > 1 for turn in others)
+    ended = any(_has(turn.content, cues.ends) for turn in users[1:])
+    return asked and (worked or ended)
+
+
+def _has(text: str, phrases: Sequence[str]) -> bool:
+    """Whether one of the phrases is in the text as words of its own."""
+    plain = _spaced(text[:_MOST_CHARS])
+    return any(phrase in plain for phrase in phrases)
+
+
+def _spaced(text: str) -> str:
+    """The words with one space around each."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+@cache
+def _cues() -> _Cues:
+    table = tomllib.loads((files(__package__) / "task_cues.toml").read_text(encoding="utf-8"))
+    return _Cues(_phrases(table["asks"]), _phrases(table["ends"]))
+
+
+def _phrases(listed: dict[str, list[str]]) -> tuple[str, ...]:
+    return tuple(_spaced(phrase) for phrases in listed.values() for phrase in phrases)

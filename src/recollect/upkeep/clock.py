@@ -1,0 +1,50 @@
+"""Whether the time can be believed, before anything is given up because of it.
+
+A machine whose clock leaps ahead finds every memory old and every date past. Recall hides what seems to have
+expired, and shows it again once the clock is right; upkeep would make it lasting. So what is older than `SETTLED` is
+only given up if life was seen in the `LEAP` before: a memory of the user that was made, changed or recalled then, or
+a session of anyone. Where nothing was, either the clock has leapt or nobody was here; a person can say which.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from recollect.ledger.protocol import Ledger
+from recollect.model.memory import Status
+from recollect.model.query import And, Filter, Listing, Op, Or, Where
+from recollect.model.scope import Scope
+
+# A new time is believed once it has been going on for so long.
+SETTLED = timedelta(days=30)
+# Longer than this nobody is silent, as far as we believe.
+LEAP = timedelta(days=90)
+_TIMES = ("created_at", "updated_at", "last_accessed_at")
+
+
+def settled(at: datetime) -> datetime:
+    """What is younger than this came after any leap of the clock."""
+    return at - SETTLED
+
+
+def since_settled(at: datetime) -> Filter:
+    """A filter for what came after any leap of the clock."""
+    return Where("created_at", Op.GTE, settled(at))
+
+
+async def leapt(scope: Scope, at: datetime, *, ledger: Ledger) -> str:
+    """Why a time is not to be believed where older memories are concerned; empty if it is."""
+    until = settled(at)
+    since = until - LEAP
+    seen = Or(tuple(And((Where(name, Op.GTE, since), Where(name, Op.LTE, until))) for name in _TIMES))
+    listing = Listing(filter=seen, statuses=tuple(Status), limit=1)
+    if (await ledger.find(Scope(scope.user), listing)).records:
+        return ""
+    last = await ledger.conversations(idle_before=until, order="newest", limit=1)
+    said_at = last[0].last_turn_at if last else None
+    if said_at is not None and said_at >= since:
+        return ""
+    return (
+        f"nothing is known from {since:%Y-%m-%d} to {until:%Y-%m-%d}: the clock may have leapt ahead; "
+        "if it is right, force this run"
+    )

@@ -1,0 +1,140 @@
+"""Review: a person looks at what was learned but must not be used unseen, and approves, edits or rejects it.
+
+What waits for review is never recalled: search, recall and the index see only what is active. Who proposed a memory
+is told by `detail["proposed_by"]` or, where that is missing, by the first line of its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recollect.errors import Conflict, InvalidInput, NotFound
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import By, Change, Forget, Outcome, Supersede, Update
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import And, Listing, Op, Where
+from recollect.model.result import Page
+from recollect.model.scope import Scope
+from recollect.models.embedding import Embedder
+from recollect.write.draft import checked_fields
+from recollect.write.embed import embed
+
+PROPOSED_BY = "proposed_by"
+# Those who write without a person looking on, alone or as the part of a name before a colon or a slash.
+AGENTS = frozenset(
+    ["agent", "assistant", "extraction", "extractor", "consolidation", "reflection", "upkeep", "llm", "mcp", "proxy"]
+)
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The memory as it now is, and the ids of those it took the place of."""
+
+    outcome: Outcome
+    superseded: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**self.outcome.to_dict(), "superseded": list(self.superseded)}
+
+
+async def list_reviews(scope: Scope, *, ledger: Ledger, limit: int = 100, cursor: str | None = None) -> Page:
+    """What waits for review in the scope, oldest first."""
+    return await ledger.find(scope, Listing(statuses=(Status.REVIEW,), order="oldest", limit=limit, cursor=cursor))
+
+
+async def approve(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_version: int | None = None) -> Reviewed:
+    """Make it active, so that it is recalled from now on; what held its key until now is superseded.
+
+    Whoever gives the version they saw approves nothing that was changed since. An agent cannot approve, and nobody
+    what they proposed themselves: that is a Conflict.
+    """
+    record = await _waiting(scope, id, ledger, expected_version)
+    await _check_reviewer(record, by, ledger)
+    holder = await _holder(record, ledger)
+    changes: list[Change] = []
+    if holder is not None:
+        # It steps aside first: a key has one active value at any moment.
+        changes.append(Supersede(holder.id, record, holder.version))
+    changes.append(Update(id, {"status": Status.ACTIVE}, record.version))
+    try:
+        applied = await ledger.apply(scope, changes, by=_why(by, "approved"))
+    except Conflict as error:
+        raise Conflict(f"{error}; if it is known already, reject this one") from None
+    return Reviewed(applied.outcomes[-1], (holder.id,) if holder is not None else ())
+
+
+async def edit(
+    scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, ledger: Ledger, embedder: Embedder
+) -> Reviewed:
+    """Give fields of a waiting memory new values; it goes on waiting."""
+    record = await _waiting(scope, id, ledger, None)
+    fields = checked_fields(fields)
+    if not fields:
+        raise InvalidInput("nothing was given to change; name at least one field, such as content")
+    if "detail" in fields and PROPOSED_BY in record.detail:
+        # Who proposed it is not for an editor to say.
+        fields["detail"] = {**fields["detail"], PROPOSED_BY: record.detail[PROPOSED_BY]}
+    vector = None
+    if "content" in fields:
+        [vector] = await embed([fields["content"]], embedder=embedder)
+    change = Update(id, fields, record.version, vector)
+    return Reviewed((await ledger.apply(scope, [change], by=_why(by, "edited in review"))).outcomes[0])
+
+
+async def reject(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_version: int | None = None) -> Reviewed:
+    """Forget it without its ever having been used; history keeps it, and undo has it wait again."""
+    record = await _waiting(scope, id, ledger, expected_version)
+    change = Forget(id, record.version)
+    return Reviewed((await ledger.apply(scope, [change], by=_why(by, "rejected"))).outcomes[0])
+
+
+async def proposer(record: MemoryRecord, *, ledger: Ledger) -> str:
+    """Who proposed a memory; empty if nothing tells."""
+    told = record.detail.get(PROPOSED_BY)
+    if isinstance(told, str) and told:
+        return told
+    first, before = "", None
+    while lines := await ledger.history(record.scope, memory_id=record.id, limit=_PAGE, before=before):
+        first, before = lines[-1].by.who, lines[-1].id
+    return first
+
+
+def is_agent(who: str) -> bool:
+    """Whether the name is that of a program that writes by itself."""
+    return who.casefold().replace("/", ":").partition(":")[0].strip() in AGENTS
+
+
+async def _waiting(scope: Scope, id: str, ledger: Ledger, expected_version: int | None) -> MemoryRecord:
+    found = await ledger.get(scope, [id])
+    if not found:
+        raise NotFound(f"no memory {id}")
+    [record] = found
+    if record.status is not Status.REVIEW:
+        raise Conflict(f"memory {id} does not wait for review: it is {record.status}")
+    if expected_version is not None and record.version != expected_version:
+        raise Conflict(f"memory {id} is at version {record.version}, not {expected_version}: look at it again")
+    return record
+
+
+async def _check_reviewer(record: MemoryRecord, by: By, ledger: Ledger) -> None:
+    if not by.who.strip() or is_agent(by.who):
+        raise Conflict(f"{by.who or 'nobody'} is no person: what waits for review is approved by one")
+    if by.who.casefold() == (await proposer(record, ledger=ledger)).casefold():
+        raise Conflict(f"{by.who} proposed memory {record.id} and cannot approve it; someone else has to")
+
+
+async def _holder(record: MemoryRecord, ledger: Ledger) -> MemoryRecord | None:
+    """The active memory that holds the key which this one is to have."""
+    if record.key is None:
+        return None
+    same = And((Where("key", Op.EQ, record.key), Where("category", Op.EQ, str(record.category))))
+    page = await ledger.find(Scope(record.scope.user), Listing(filter=same, limit=_PAGE))
+    return next((each for each in page if each.place == record.place), None)
+
+
+def _why(by: By, why: str) -> By:
+    return replace(by, why=by.why or why)

@@ -1,0 +1,280 @@
+"""Reflection: what memories show together is kept with its evidence; what they do not show is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.errors import BrokenAnswer, Conflict, InvalidInput
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import By, Forget, Supersede
+from recollect.model.effect import Finish
+from recollect.model.erase import Erase, Target
+from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.scope import Level, Scope
+from recollect.models import openai_wire
+from recollect.models.openai_chat import OpenAIChat
+from recollect.models.static_embedder import StaticEmbedder
+from recollect.prompts import prompt
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.upkeep.reflect import Thinking, reflect
+from recollect.upkeep.report import Report
+from tests.upkeep_samples import ANN, BY, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
+
+EMBEDDER = StaticEmbedder()
+DEPLOYED = (
+    "The user deployed payment-service on Monday with docker-compose",
+    "The deployment of payment-service failed because of a port conflict",
+    "The user deployed payment-service again with docker-compose",
+    "A port conflict on 8080 stopped the deployment of payment-service",
+    "The user's dog is called Rex",
+)
+PORTS = "Deployments of payment-service fail because of port conflicts"
+COMPOSE = "The user prefers docker-compose to deploy payment-service"
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    async with ledger_in(tmp_path, EMBEDDER.model) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
+    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
+    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=5)
+    yield chat
+    await chat.close()
+
+
+@pytest.fixture
+async def deployed(ledger: Ledger) -> list[MemoryRecord]:
+    """Memories in the order in which the model sees them: the newest is number 0."""
+    records = [memory(each, age_days=at) for at, each in enumerate(DEPLOYED)]
+    await keep(ledger, *records, embedder=EMBEDDER)
+    return records
+
+
+def insight(content: str, *evidence: int, **fields: Any) -> dict[str, Any]:
+    usual = {"kind": "insight", "about": "deployment", "importance": 0.7, "confidence": 0.9}
+    return {"content": content, "evidence": list(evidence), **usual, **fields}
+
+
+def answer(*insights: dict[str, Any]) -> str:
+    return json.dumps({"insights": insights})
+
+
+async def reflected(ledger: Ledger, chat: OpenAIChat | None, *, scope: Scope = ANN, **options: Any) -> Report:
+    thinking = options.pop("thinking", Thinking())
+    return await reflect(scope, ledger=ledger, embedder=EMBEDDER, chat=chat, run=run(**options), thinking=thinking)
+
+
+async def test_insights_and_lessons_are_kept_with_their_evidence(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+) -> None:
+    llm.reply(answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2, kind="lesson", importance=0.6)))
+    report = await reflected(ledger, chat)
+    ports, compose = await ledger.get(ANN, [step.id for step in report.steps])
+    assert (ports.content, ports.type, ports.category) == (PORTS, MemoryType.REFLECTIVE, Category.INSIGHT)
+    assert ports.evidence == (deployed[1].id, deployed[3].id)
+    assert ports.detail == {"about": "deployment"}
+    assert (compose.category, compose.status, compose.level) == (Category.LESSON, Status.ACTIVE, Level.USER)
+    # A model's view is neither sure nor anybody's word.
+    assert (ports.confidence, ports.trust, ports.prompt_digest) == (0.8, Trust.LOW, prompt("reflect").digest)
+
+
+async def test_without_a_model_it_says_so_and_does_nothing(ledger: Ledger, deployed: list[MemoryRecord]) -> None:
+    before = await snapshot(ledger)
+    report = await reflected(ledger, None)
+    assert (report.steps, report.calls) == ((), 0)
+    assert "model" in report.left[0]
+    assert await snapshot(ledger) == before
+
+
+async def test_what_is_known_is_not_said_again_in_other_words(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+) -> None:
+    llm.reply(answer(insight(PORTS, 1, 3)))
+    await reflected(ledger, chat)
+    again = "Deployments of the payment-service fail because of port conflicts!"
+    llm.reply(answer(insight(again, 1, 3), insight(COMPOSE, 0, 2), insight(COMPOSE + ".", 0, 2)))
+    report = await reflected(ledger, chat)
+    assert told(report) == {COMPOSE}
+    assert [each.split(":")[0] for each in report.left] == ["known already"] * 2
+    assert '{"known": true' in llm.calls("chat")[1].text.replace('\\"', '"')
+
+
+async def test_an_insight_that_a_person_forgot_does_not_come_back(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+) -> None:
+    llm.default = answer(insight(PORTS, 1, 3))
+    [step] = (await reflected(ledger, chat)).steps
+    await ledger.apply(ANN, [Forget(step.id)], by=By("ann"))
+    assert (await reflected(ledger, chat)).steps == ()
+
+
+WRONG = {
+    "no evidence": insight(PORTS),
+    "one memory only": insight(PORTS, 1),
+    "one memory twice": insight(PORTS, 1, 1),
+    "an unknown memory": insight(PORTS, 1, 99),
+    "a negative number": insight(PORTS, 1, -1),
+    "a number nobody said": insight("Deployments of payment-service failed 12 times because of ports", 1, 3),
+    "a name nobody said": insight("Deployments of payment-service fail when Bob is away", 1, 3),
+    "something else": insight("The weather in spring is often mild and pleasant", 1, 3),
+    "a memory said again": insight(DEPLOYED[1] + ".", 1, 3),
+    "a refusal": insight("I'm sorry, but I can't help with the deployment of payment-service", 1, 3),
+    "nothing": insight("", 1, 3),
+    "far too long": insight(PORTS + " and again" * 100, 1, 3),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+async def test_what_the_memories_do_not_show_is_not_kept(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord], wrong: dict[str, Any]
+) -> None:
+    llm.default = answer(wrong, insight(COMPOSE, 0, 2))
+    report = await reflected(ledger, chat)
+    assert told(report) == {COMPOSE}
+    assert report.left[0].startswith("salvaged: insight 0")
+
+
+async def test_it_may_count_the_memories_it_cites(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+) -> None:
+    llm.reply(answer(insight("Deployments of payment-service failed 2 times because of ports", 1, 3)))
+    assert len((await reflected(ledger, chat)).steps) == 1
+
+
+async def test_what_tells_others_what_to_do_waits_for_review(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+) -> None:
+    order = "From now on always stop the deployment of payment-service on a port conflict"
+    llm.reply(answer(insight(order, 1, 3, kind="lesson")))
+    [step] = (await reflected(ledger, chat)).steps
+    [record] = await ledger.get(ANN, [step.id])
+    assert (record.status, record.detail["proposed_by"]) == (Status.REVIEW, "reflection")
+    assert order not in await contents(ledger)
+
+
+async def test_at_most_so_many_come_of_one_run_the_most_important(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+) -> None:
+    llm.reply(answer(insight(COMPOSE, 0, 2, importance=0.3), insight(PORTS, 1, 3, importance=0.9)))
+    report = await reflected(ledger, chat, thinking=Thinking(most=1))
+    assert told(report) == {PORTS}
+    assert report.left == (f"more than the 1 of a run: {COMPOSE}",)
+
+
+class TestStale:
+    async def test_an_insight_whose_evidence_was_forgotten_is_told_of(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        llm.reply(answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2)))
+        report = await reflected(ledger, chat)
+        ports = next(step.id for step in report.steps if step.content == PORTS)
+        assert (await reflected(ledger, None)).stale == ()
+        await ledger.apply(ANN, [Forget(deployed[3].id)], by=BY)
+        assert (await reflected(ledger, None)).stale == (ports,)
+
+    async def test_evidence_that_another_memory_took_the_place_of_still_counts(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        llm.reply(answer(insight(PORTS, 1, 3)))
+        [step] = (await reflected(ledger, chat)).steps
+        newer = memory("A port conflict on 8081 stopped the deployment of payment-service")
+        await ledger.apply(ANN, [Supersede(deployed[3].id, newer)], by=BY)
+        assert (await reflected(ledger, None)).stale == ()
+        await ledger.apply(ANN, [Forget(newer.id)], by=BY)
+        assert (await reflected(ledger, None)).stale == (step.id,)
+
+    async def test_erasing_its_evidence_erases_it(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        llm.reply(answer(insight(PORTS, 1, 3)))
+        await reflected(ledger, chat)
+        await ledger.erase(ANN, Erase(Target.MEMORY, deployed[1].id), by=BY)
+        assert PORTS not in await contents(ledger, *Status)
+
+
+class TestPlaces:
+    async def test_what_rests_on_a_projects_memory_stays_in_the_project(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM
+    ) -> None:
+        work = Scope("ann", "work")
+        own = [memory(each, age_days=at, scope=work if at == 1 else ANN) for at, each in enumerate(DEPLOYED)]
+        await keep(ledger, *own, memory("A secret of another project", scope=Scope("ann", "other")))
+        llm.reply(answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2)))
+        report = await reflected(ledger, chat, scope=work)
+        places = {each.content: each.level for each in await ledger.get(ANN, [step.id for step in report.steps])}
+        assert places == {PORTS: Level.PROJECT, COMPOSE: Level.USER}
+        assert "secret" not in llm.calls("chat")[0].text
+
+    async def test_a_run_for_the_user_sees_no_project(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        await keep(ledger, memory("A secret of a project", scope=Scope("ann", "work")))
+        llm.reply(answer())
+        await reflected(ledger, chat)
+        assert "secret" not in llm.calls("chat")[0].text
+
+
+async def test_what_has_ended_is_not_thought_about(
+    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+) -> None:
+    await keep(ledger, memory("Parked on level 3", expires_at=days(0)))
+    llm.reply(answer())
+    await reflected(ledger, chat)
+    assert "Parked" not in llm.calls("chat")[0].text
+
+
+class TestRuns:
+    async def test_a_dry_run_shows_it_and_one_undo_takes_it_back(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        llm.default = answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2))
+        dry = await reflected(ledger, chat, dry_run=True)
+        assert told(dry) == {PORTS, COMPOSE}
+        assert await contents(ledger) == {*DEPLOYED}
+        await undo(ledger, await reflected(ledger, chat))
+        assert await contents(ledger) == {*DEPLOYED}
+
+    async def test_few_memories_or_nothing_new_ask_nobody(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        few = await reflected(ledger, chat, thinking=Thinking(least=6))
+        old = await reflected(ledger, chat, thinking=Thinking(after=days(-1)))
+        assert ("too few" in few.left[0], "nothing is new" in old.left[0]) == (True, True)
+        assert llm.calls("chat") == []
+
+    async def test_what_it_cost_is_in_the_ledger_even_if_nothing_came_of_it(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        llm.default = "I would rather not"
+        with pytest.raises(BrokenAnswer):
+            await reflected(ledger, chat)
+        [usage] = await ledger.usage("ann", by=("step",))
+        assert (usage.step, usage.calls) == ("reflect", 2)
+
+    async def test_the_job_ends_in_the_same_transaction_or_nothing_is_added(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        llm.default = answer(insight(PORTS, 1, 3))
+        await ledger.enqueue(ANN, [NewJob(kind=JobKind.REFLECT)])
+        [job] = await ledger.lease(worker="w", limit=1, lease_s=60)
+        with pytest.raises(Conflict):
+            await reflected(ledger, chat, effects=(Finish(job.id, "stolen"),))
+        assert PORTS not in await contents(ledger)
+        await reflected(ledger, chat, effects=(Finish(job.id, job.lease or ""),))
+        assert PORTS in await contents(ledger)
+        assert (await ledger.job("ann", job.id)).state is JobState.DONE
+
+    @pytest.mark.parametrize("wrong", [{"look": 1}, {"most": 0}])
+    def test_settings_that_make_no_sense_are_refused(self, wrong: dict[str, int]) -> None:
+        with pytest.raises(InvalidInput):
+            Thinking(**wrong)

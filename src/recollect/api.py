@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from recollect.errors import InvalidInput, InvalidSettings, StoreUnavailable, Unavailable
+from recollect.api_care import Caring
+from recollect.api_open import Opening
+from recollect.errors import InvalidInput, Unavailable
 from recollect.model.asked import (
     read_by,
     read_limit,
@@ -20,6 +20,7 @@ from recollect.model.asked import (
     read_score,
     read_status,
     read_time,
+    read_wait,
 )
 from recollect.model.change import Entry, Outcome
 from recollect.model.filters import read_filter, where
@@ -27,6 +28,7 @@ from recollect.model.given import Fields, Messages, Time
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import Filter, Listing, Not, Op, Order, both
+from recollect.model.remembered import Remembered
 from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.text import checked_text
@@ -34,93 +36,17 @@ from recollect.model.times import now
 from recollect.model.turn import Turn
 
 if TYPE_CHECKING:
-    from recollect.models.embedding import Embedder
-    from recollect.service import Service
-    from recollect.settings import Settings
     from recollect.upkeep.transfer import Imported
 
 _IMPORT_BATCH = 500
 
 
-class AsyncMemory:
+class AsyncMemory(Caring, Opening):
     """Long-term memory for the users of an application.
 
     `AsyncMemory()` keeps it in the default home, `AsyncMemory(home=path)` in a folder of yours,
     `AsyncMemory("postgresql://...")` in PostgreSQL. It opens on first use; close it, or use `async with`.
     """
-
-    def __init__(
-        self,
-        database: str | None = None,
-        *,
-        home: str | PathLike[str] | None = None,
-        embedder: str | Embedder | None = None,
-        preset: str | None = None,
-        settings: Settings | None = None,
-    ) -> None:
-        named = embedder if isinstance(embedder, str) else None
-        self._overrides = {"database": database, "home": home, "preset": preset, "embedder": named}
-        self._embedder = None if isinstance(embedder, str) else embedder
-        self._settings = settings
-        if settings is not None and any(value is not None for value in self._overrides.values()):
-            given = next(name for name, value in self._overrides.items() if value is not None)
-            raise InvalidSettings(f"give either settings or {given}: settings hold a {given} of their own")
-        self._service: Service | None = None
-        self._opening: asyncio.Lock | None = None
-        self._closed = False
-
-    async def open(self) -> Self:
-        """Open the ledger now rather than on first use, so that what is wrong with it shows here."""
-        self._closed = False
-        await self._open()
-        return self
-
-    async def close(self) -> None:
-        """Finish what is under way and let go of the ledger."""
-        self._closed = True
-        async with self._lock():
-            service, self._service = self._service, None
-            # A lock belongs to the loop it was waited for in, and the next opening may be in another.
-            self._opening = None
-        if service is not None:
-            await service.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        if self._settings is None:
-            from recollect.settings import load
-
-            self._settings = load(self._overrides).settings
-        return self._settings
-
-    def _lock(self) -> asyncio.Lock:
-        self._opening = self._opening or asyncio.Lock()
-        return self._opening
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable("this memory is closed; open it again with open()")
-
-    async def _open(self) -> Service:
-        self._check_open()
-        if self._service is not None:
-            return self._service
-        from recollect.wiring import open_service
-
-        async with self._lock():
-            self._check_open()
-            if self._service is None:
-                self._service = await open_service(self.settings, embedder=self._embedder)
-        return self._service
 
     async def add(
         self,
@@ -163,14 +89,17 @@ class AsyncMemory:
         project_id: str | None = None,
         session_id: str | None = None,
         by: str = "python",
-        wait: bool = False,
-    ) -> tuple[Turn, ...]:
+        wait: bool | float = False,
+    ) -> Remembered:
         """Keep what was said: OpenAI-style messages, in order; they are on disk and can be searched at once.
 
-        `wait` waits for what is learned from them; today that is nothing beyond the words themselves.
+        What they say is learned behind the answer. `wait` waits for it, at most a minute or so many seconds; the
+        result's `job` tells what came of it.
         """
         service = await self._open()
-        return await service.remember(read_scope(user_id, project_id, session_id), messages, by=read_by(by))
+        scope = read_scope(user_id, project_id, session_id)
+        service.care.start()
+        return await service.remember(scope, messages, by=read_by(by), wait_s=read_wait(wait))
 
     async def update(
         self,

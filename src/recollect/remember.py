@@ -1,22 +1,47 @@
-"""The write flow: from what is said to what is kept, durable when it returns."""
+"""The write flow: from what is said to facts that stay true.
+
+Said: listen -> embed -> append to the log with a job, durable when it returns.
+Learned, in the background: screen -> extract, by an LLM or by rules -> neighbours -> resolve -> reconcile -> apply,
+in one transaction with the end of the job. Every step is a file in `write/`; this one only conducts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from recollect.conversation.afterwards import Afterwards, Means
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By, Once, Outcome
+from recollect.model.effect import Effect, Finish, Note, Queue, Spent
+from recollect.model.job import Appended, Job, JobKind, NewJob
+from recollect.model.learned import Learned
 from recollect.model.scope import Scope
-from recollect.model.turn import Turn
+from recollect.model.times import now
+from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
 from recollect.write.draft import draft
 from recollect.write.embed import embed
+from recollect.write.extraction.extract import Extracted, Limits, extract
 from recollect.write.listen import listen
+from recollect.write.rules.learn import learn_by_rules
+from recollect.write.screening.imperatives import review_reason
+from recollect.write.screening.redact import redact
+from recollect.write.screening.screen import screen
+from recollect.write.screening.trust import said_by_user
+from recollect.write.settling.neighbours import neighbours
+from recollect.write.settling.reconcile import reconcile
+from recollect.write.settling.resolution import Limits as Settling
+from recollect.write.settling.resolve import Resolution, resolve
+from recollect.write.speakers import by_speaker
+from recollect.write.triggers import Triggers, closing_when_idle, has_drifted, job_key, learning
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
+
+# Who it is in history that learned something.
+BY = "extraction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +52,22 @@ class NewMemory:
     fields: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
     correction: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """How what was said is learned from; `by` is "llm", "rules", or "off" to keep the log alone."""
+
+    by: str = "rules"
+    triggers: Triggers = field(default_factory=Triggers)
+    overlap: int = 4
+    most_turns: int = 40
+    mode: str = "chat"
+    limits: Limits = field(default_factory=Limits)
+    settling: Settling = field(default_factory=Settling)
+    tokens_a_day: int = 0
+    redact: bool = True
+    after: Afterwards = field(default_factory=Afterwards)
 
 
 async def add(
@@ -44,14 +85,144 @@ async def add(
 async def remember(
     scope: Scope,
     messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    means: Means,
+    habits: Learning,
     *,
-    ledger: Ledger,
-    embedder: Embedder,
     by: By,
-) -> tuple[Turn, ...]:
-    """Listen, embed, append to the session's log."""
+) -> Appended:
+    """Listen, embed, append to the session's log with a job that learns from it."""
     turns = listen(scope, messages)
+    if habits.redact:
+        turns = [replace(turn, content=redact(turn.content).text) for turn in turns]
     if not turns:
-        return ()
-    vectors = await embed([turn.content for turn in turns], embedder=embedder)
-    return await ledger.append(scope, turns, vectors=vectors, by=by)
+        return Appended()
+    vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
+    jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
+    if jobs and scope.session:
+        jobs.append(closing_when_idle(scope, habits.triggers, now=now()))
+    return await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs)
+
+
+async def _job(
+    scope: Scope, turns: Sequence[Turn], vectors: Sequence[Vector | None], means: Means, habits: Learning
+) -> NewJob:
+    triggers = habits.triggers
+    conversation = Conversation(scope=scope)
+    drifted = False
+    if triggers.every > len(turns):
+        conversation = await means.ledger.conversation(scope)
+        if triggers.drift and conversation.turn_count:
+            last = await means.ledger.turns(scope, after=conversation.turn_count - 2, limit=2)
+            said = [turn.content for turn in last if turn.role == "user"]
+            [before] = await embed(said[-1:], embedder=means.embedder) if said else [None]
+            drifted = has_drifted(before, turns, vectors, triggers.drift)
+    return learning(scope, conversation, turns, triggers, drifted=drifted, now=now())
+
+
+def learning_now(scope: Scope) -> NewJob:
+    """The job that learns from what is left of a conversation, at once and before anything else of the user's."""
+    return NewJob(kind=JobKind.EXTRACT, key=job_key(scope), priority=1)
+
+
+async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
+    """Learn from what was said in a conversation since the last time, and finish the job in the same transaction."""
+    scope, ledger = job.scope, means.ledger
+    since = await ledger.revision(scope.user)
+    conversation = await ledger.conversation(scope)
+    before, fresh = await _unlearned(scope, conversation, means, habits)
+    screened = screen(fresh, before=before)
+    told: dict[str, Any] = {"turns": len(fresh), "reason": screened.reason}
+    resolution = Resolution()
+    effects: list[Effect] = []
+    if screened.worth:
+        found, how = await _extracted(scope, screened.turns, screen(before).turns, means, habits)
+        resolution = await _settled(scope, found, screened.turns, means, habits)
+        effects += [*_spent(scope, "extract", found), *_spent(scope, "reconcile", resolution)]
+        told |= {"by": how, "dropped": list(found.dropped), "decisions": list(resolution.reasons)}
+    if fresh:
+        effects += [
+            Note(scope, {"learned_to": fresh[-1].position}),
+            *(Queue(scope, each) for each in _follow_ups(conversation, fresh[-1].position, habits)),
+        ]
+    effects.append(Finish(job.id, job.lease or "", told))
+    why = f"turns {fresh[0].position} to {fresh[-1].position}" if fresh else ""
+    await ledger.apply(scope, resolution.changes, by=By(BY, why), effects=effects, since=since)
+    return told
+
+
+async def _unlearned(
+    scope: Scope, conversation: Conversation, means: Means, habits: Learning
+) -> tuple[list[Turn], list[Turn]]:
+    """The turns to learn from, and before them some that were learned from, to understand these by."""
+    start = max(0, conversation.learned_to - habits.overlap)
+    turns = await means.ledger.turns(scope, after=start, limit=habits.most_turns + habits.overlap)
+    before = [turn for turn in turns if turn.position <= conversation.learned_to]
+    return before, turns[len(before) :][: habits.most_turns]
+
+
+async def _extracted(
+    scope: Scope, turns: Sequence[Turn], before: Sequence[Turn], means: Means, habits: Learning
+) -> tuple[Extracted, str]:
+    """What the turns say, and who found it: the LLM, or rules where there is none or its budget is used up."""
+    how = habits.by
+    if how == "llm" and habits.tokens_a_day:
+        spent = await means.ledger.spent_today(scope.user)
+        if spent.tokens >= habits.tokens_a_day:
+            how = f"rules, since the LLM has used today's {habits.tokens_a_day:,} tokens of this user"
+    if means.chat is None or how != "llm":
+        said = [*before, *turns]
+        learned = [each for each in by_speaker(learn_by_rules(said, now=now()), said) if _is_of(turns, each)]
+        return Extracted(learned=tuple(_worth(learned, habits.limits))), how
+    found = await extract(turns, chat=means.chat, context=before, mode=habits.mode, now=now(), limits=habits.limits)
+    return found, how
+
+
+def _is_of(turns: Sequence[Turn], learned: Learned) -> bool:
+    """Whether it was said in these turns, and not in those that were only read to understand them."""
+    ids = {turn.id for turn in turns}
+    return any(id in ids for id in learned.evidence)
+
+
+def _worth(learned: Sequence[Learned], limits: Limits) -> list[Learned]:
+    return [
+        each
+        for each in learned
+        if each.importance >= limits.min_importance and each.confidence >= limits.min_confidence
+    ]
+
+
+async def _settled(
+    scope: Scope, found: Extracted, turns: Sequence[Turn], means: Means, habits: Learning
+) -> Resolution:
+    """The changes that what was found comes to, beside what is known."""
+    learned = [replace(each, review=review_reason(each, said_by_user(each, turns))) for each in found.learned]
+    near = await neighbours(scope, learned, ledger=means.ledger, index=means.index, embedder=means.embedder)
+    digest = found.prompt_digest or None
+    settled = resolve(scope, learned, near, limits=habits.settling, prompt_digest=digest)
+    chat = means.chat if found.calls else None
+    settled = await reconcile(scope, settled, chat=chat, limits=habits.settling, prompt_digest=digest)
+    return settled.with_vectors(await embed(settled.unembedded, embedder=means.embedder))
+
+
+def _spent(scope: Scope, step: str, cost: Extracted | Resolution) -> list[Spent]:
+    """What a step asked of a model, if it did."""
+    if not cost.calls:
+        return []
+    return [
+        Spent(
+            user=scope.user,
+            step=step,
+            model=cost.model,
+            calls=cost.calls,
+            tokens_in=cost.tokens_in,
+            tokens_out=cost.tokens_out,
+            at=now(),
+        )
+    ]
+
+
+def _follow_ups(conversation: Conversation, learned_to: int, habits: Learning) -> list[NewJob]:
+    """What is to be done next in a conversation that has been learned from up to a turn."""
+    key = job_key(conversation.scope)
+    more = [NewJob(kind=JobKind.EXTRACT, key=key)] if conversation.turn_count > learned_to else []
+    return [*more, NewJob(kind=JobKind.SUMMARISE, key=key)] if habits.after.is_due(conversation) else more

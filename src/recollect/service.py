@@ -9,11 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from recollect import recall, remember
+from recollect.care import Care
+from recollect.conversation.afterwards import Means
 from recollect.errors import NotFound, RecollectError
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import Listing
+from recollect.model.remembered import Remembered
 from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
@@ -21,8 +24,9 @@ from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
 from recollect.read.accesses import Accesses
 from recollect.recall import Finders, Habits, Recall, Search
-from recollect.remember import NewMemory
+from recollect.remember import Learning, NewMemory
 from recollect.upkeep import reembed, transfer
+from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.transfer import Imported
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
@@ -36,7 +40,16 @@ _FORGET_BATCH = 500
 class Service:
     """Memory for many users: what is written, what is found, what happened, what is undone."""
 
-    def __init__(self, finders: Finders, *, chat: Chat | None = None, habits: Habits | None = None) -> None:
+    def __init__(
+        self,
+        finders: Finders,
+        *,
+        chat: Chat | None = None,
+        habits: Habits | None = None,
+        learning: Learning | None = None,
+        house: Housekeeping | None = None,
+        jobs_at_once: int = 4,
+    ) -> None:
         self._ledger = finders.ledger
         self._index = finders.index
         self._embedder = finders.embedder
@@ -44,6 +57,9 @@ class Service:
         self._chat = chat
         self._habits = habits or Habits()
         self._accesses = Accesses(finders.ledger)
+        self._learning = learning or Learning()
+        self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
+        self.care = Care(self._means, self._learning, house, jobs_at_once=jobs_at_once)
 
     @property
     def model(self) -> EmbeddingModel:
@@ -57,10 +73,22 @@ class Service:
         return await remember.add(scope, new, ledger=self._ledger, embedder=self._embedder, by=by, once=once)
 
     async def remember(
-        self, scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], *, by: By
-    ) -> tuple[Turn, ...]:
-        """Keep what was said."""
-        return await remember.remember(scope, messages, ledger=self._ledger, embedder=self._embedder, by=by)
+        self,
+        scope: Scope,
+        messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        by: By,
+        wait_s: float = 0.0,
+    ) -> Remembered:
+        """Keep what was said; what it says is learned behind, or before this returns if it may take so long."""
+        appended = await remember.remember(scope, messages, self._means, self._learning, by=by)
+        job = next(iter(appended.jobs), None)
+        if job is None:
+            return Remembered(appended.turns)
+        self.care.worker.nudge()
+        if wait_s:
+            job = await self.care.finished(scope.user, job.id, within_s=wait_s)
+        return Remembered(appended.turns, job)
 
     async def update(
         self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, expected_version: int | None = None
@@ -222,3 +250,4 @@ class Service:
                 if part is not None:
                     parts.push_async_callback(part.close)
             parts.push_async_callback(self._accesses.close)
+            parts.push_async_callback(self.care.close)

@@ -1,4 +1,4 @@
-"""Every setting, declared once: typed, bounded, described. Nothing else reads the environment.
+"""The settings in force, put together from their layers. Nothing else reads the environment.
 
 Later layers win: defaults, preset, file, environment, command line (or arguments).
 """
@@ -13,181 +13,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import SecretStr, ValidationError
 
 from recollect.errors import InvalidSettings
+from recollect.settings_declared import Settings
+
+__all__ = ["Loaded", "SettingRow", "Settings", "load", "preset_names", "read_preset", "rows", "variable_of"]
 
 PREFIX = "RECOLLECT_"
 # In an address: before the host, or as a parameter.
 _PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
 FILE_NAMES = ("config.toml", "config.yaml", "config.yml")
-
-
-def _also(*names: str) -> Any:
-    """Environment variables other tools use for the same thing; ours wins over them."""
-    return {"also": names}
-
-
-class Settings(BaseModel):
-    """How Recollect is set up."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    home: Annotated[Path, Field(description="Folder of the ledger and of config.toml.")] = Path("~/.recollect")
-    preset: Annotated[str, Field(description="Named defaults; see below. Empty for Recollect's own.")] = ""
-    database: Annotated[
-        str,
-        Field(description="Where the ledger is: empty for a file in `home`, a postgresql:// address, or memory:."),
-    ] = ""
-
-    embedder: Annotated[
-        str,
-        Field(
-            description="What makes vectors: bundled, openai:MODEL, model2vec:NAME, "
-            "sentence-transformers:NAME, fastembed:NAME or neural (an extra)."
-        ),
-    ] = "bundled"
-    embedder_url: Annotated[
-        str,
-        Field(description="Base URL of an OpenAI-compatible endpoint.", json_schema_extra=_also("OPENAI_BASE_URL")),
-    ] = "https://api.openai.com/v1"
-    embedder_api_key: Annotated[
-        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=_also("OPENAI_API_KEY"))
-    ] = SecretStr("")
-    embedder_dimensions: Annotated[
-        int, Field(ge=0, le=16_384, description="Ask the endpoint for vectors of this size; 0 for its own.")
-    ] = 0
-    embedder_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for vectors.")] = 30.0
-    embedding_cache_mb: Annotated[
-        int, Field(ge=0, le=65_536, description="Memory for vectors of texts seen lately; 0 for none.")
-    ] = 32
-
-    index_memory_mb: Annotated[
-        int, Field(ge=16, le=1_048_576, description="Memory for users' vectors; the least used leave first.")
-    ] = 1024
-    search_limit: Annotated[int, Field(ge=1, le=1000, description="Hits of a search that names no limit.")] = 10
-    search_min_score: Annotated[
-        float, Field(ge=0, le=1, description="What is less relevant than this is left out, from 0 to 1.")
-    ] = 0.15
-    search_elbow: Annotated[
-        bool, Field(description="Also cut a search off where the scores fall steeply after the first hits.")
-    ] = False
-    fusion: Annotated[
-        Literal["learned", "rrf", "weights"],
-        Field(description="How signals become one score: the learned blend, reciprocal ranks, or plain weights."),
-    ] = "learned"
-    recency_weight: Annotated[float, Field(ge=0, le=1, description="How much being recent counts, from 0 to 1.")] = (
-        0.2
-    )
-    recency_adds: Annotated[
-        bool,
-        Field(
-            description="Whether being recent adds to the score by itself; else an old memory loses up to "
-            "recency_weight of its relevance, and a recent one that hardly fits gains nothing."
-        ),
-    ] = False
-    recency_days: Annotated[
-        float, Field(gt=0, le=36_500, description="Age at which being recent has fallen to 37 %.")
-    ] = 30.0
-    importance_weight: Annotated[
-        float, Field(ge=0, le=1, description="How much of the score is for being important, from 0 to 1.")
-    ] = 0.0
-    access_weight: Annotated[
-        float, Field(ge=0, le=1, description="How much of the score is for having been recalled often, from 0 to 1.")
-    ] = 0.0
-    diversity: Annotated[
-        float,
-        Field(ge=0, le=1, description="Relevance against variety when hits are chosen: 1 is relevance alone."),
-    ] = 0.7
-    hits_per_source: Annotated[
-        int, Field(ge=1, le=1000, description="Most hits that may stem from one and the same turn.")
-    ] = 2
-
-    recall_decide: Annotated[
-        bool, Field(description="Let recall skip greetings, general knowledge and tool requests.")
-    ] = True
-    recall_timeout_s: Annotated[
-        float, Field(gt=0, le=600, description="Longest a recall may take; then the chat goes on without memories.")
-    ] = 5.0
-    recall_facts: Annotated[
-        int, Field(ge=0, le=1000, description="Most keyed facts that recall gives whatever the question.")
-    ] = 20
-    recall_facts_importance: Annotated[
-        float, Field(ge=0, le=1, description="Least importance of the keyed facts that are always given.")
-    ] = 0.5
-    time_words: Annotated[
-        Literal["prefer", "filter", "off"],
-        Field(description='What "last March" in a question does: prefer what happened then, ask for it, or nothing.'),
-    ] = "prefer"
-    rewrite: Annotated[
-        Literal["auto", "off", "terms", "llm", "hyde"],
-        Field(
-            description="How a vague question is completed: by terms of the last messages, by the LLM, by an answer "
-            "the LLM imagines (hyde), or auto: terms first, the LLM where there is one and the question stays vague."
-        ),
-    ] = "auto"
-    rewrite_timeout_s: Annotated[
-        float, Field(gt=0, le=60, description="Longest wait for a rewrite; then the words are used as they are.")
-    ] = 2.0
-    context_tokens: Annotated[
-        int, Field(ge=256, le=1_000_000, description="Most tokens of memories that recall puts into a prompt.")
-    ] = 2048
-    context_format: Annotated[
-        Literal["recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"],
-        Field(description="How memories are written into a prompt."),
-    ] = "recollect"
-    context_place: Annotated[
-        Literal["before-question", "system", "question"],
-        Field(
-            description="Where they go: a message before the last user message, the system message, "
-            "or the last user message itself."
-        ),
-    ] = "before-question"
-    context_summary: Annotated[
-        bool, Field(description="Whether the summary of the conversation so far goes into the prompt, too.")
-    ] = False
-    recall_withhold: Annotated[
-        str,
-        Field(description="Tags, separated by commas: memories that carry one are never put into a prompt."),
-    ] = ""
-
-    llm: Annotated[
-        str, Field(description="Model for rewriting questions and learning from chats; empty for none.")
-    ] = ""
-    llm_url: Annotated[
-        str,
-        Field(description="Base URL of its OpenAI-compatible endpoint.", json_schema_extra=_also("OPENAI_BASE_URL")),
-    ] = "https://api.openai.com/v1"
-    llm_api_key: Annotated[
-        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=_also("OPENAI_API_KEY"))
-    ] = SecretStr("")
-    llm_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for an answer of the LLM.")] = 60.0
-
-    reranker: Annotated[
-        str,
-        Field(
-            description="What looks at the best candidates again: none, neural (an extra), "
-            "sentence-transformers:NAME, fastembed:NAME or http:MODEL."
-        ),
-    ] = "none"
-    reranker_url: Annotated[
-        str, Field(description="Address of an HTTP reranker, in the shape of Cohere, Jina or TEI.")
-    ] = ""
-    reranker_api_key: Annotated[SecretStr, Field(description="Key for it.")] = SecretStr("")
-    rerank_candidates: Annotated[
-        int, Field(ge=1, le=200, description="How many of the best candidates are reranked.")
-    ] = 30
-    rerank_timeout_s: Annotated[
-        float, Field(gt=0, le=60, description="Longest wait for the reranker; then its opinion is done without.")
-    ] = 2.0
-
-    host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = (
-        "info"
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.ledger.protocol import Ledger
 from recollect.models.chat import Chat
@@ -15,8 +16,18 @@ from recollect.models.rerank import Reranker
 from recollect.read.rank import Weights
 from recollect.read.ruler import RulerOf
 from recollect.recall import Finders, Habits, Taste
+from recollect.remember import Learning
 from recollect.service import Service
 from recollect.settings import Settings
+from recollect.upkeep.chores import Housekeeping
+from recollect.upkeep.prune import Pruning
+from recollect.upkeep.quota import Quotas
+from recollect.upkeep.report import Chore
+from recollect.upkeep.schedule import HOURLY, NIGHTLY, Timetable
+from recollect.write.extraction.extract import Limits
+from recollect.write.settling.resolution import Limits as Settling
+from recollect.write.settling.same import SameLimits
+from recollect.write.triggers import Triggers
 
 _log = logging.getLogger("recollect")
 LEDGER_FILE = "recollect.db"
@@ -44,7 +55,14 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
         if reranker is not None:
             opened.push_async_callback(reranker.close)
         finders = Finders(ledger, index, embedder, RulerOf(embedder), reranker)
-        service = Service(finders, chat=open_chat(settings), habits=habits)
+        service = Service(
+            finders,
+            chat=open_chat(settings),
+            habits=habits,
+            learning=_learning(settings),
+            house=_house(settings),
+            jobs_at_once=settings.worker_jobs,
+        )
         opened.pop_all()
     return service
 
@@ -83,6 +101,64 @@ def _habits(settings: Settings) -> Habits:
         summary=settings.context_summary,
         withhold=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
         taste=taste,
+    )
+
+
+def _learning(settings: Settings) -> Learning:
+    by = settings.learn if settings.learn != "auto" else "llm" if settings.llm else "rules"
+    if by == "llm" and not settings.llm:
+        raise InvalidSettings("learn = llm needs a model: set llm, or use auto, rules or off")
+    return Learning(
+        by=by,
+        triggers=Triggers(
+            every=settings.learn_every,
+            # Rules cost nothing, so nothing is saved by waiting for more.
+            wait_s=settings.learn_wait_s if by == "llm" else 0.0,
+            drift=settings.learn_drift,
+            idle_s=settings.session_idle_s,
+        ),
+        overlap=settings.learn_overlap,
+        mode=settings.learn_mode,
+        limits=Limits(
+            min_importance=settings.learn_min_importance,
+            min_confidence=settings.learn_min_confidence,
+            timeout_s=settings.llm_timeout_s,
+        ),
+        settling=Settling(
+            same=SameLimits(letters=settings.same_letters, meaning=settings.same_meaning),
+            in_session=settings.learn_level == "session",
+            timeout_s=settings.llm_timeout_s,
+        ),
+        tokens_a_day=settings.learn_tokens_a_day,
+        redact=settings.redact_turns,
+        after=Afterwards(
+            compress_every=settings.compress_every,
+            compress_keep=settings.compress_keep,
+            summary_every=settings.summary_every,
+            invocations=settings.keep_invocations,
+            episode=settings.session_episode,
+            tasks=settings.task_episodes,
+            promote_from=settings.promote_importance if settings.promote else None,
+            timeout_s=settings.llm_timeout_s,
+        ),
+    )
+
+
+def _house(settings: Settings) -> Housekeeping:
+    nightly = {name.strip() for name in settings.upkeep_nightly.split(",") if name.strip()}
+    if unknown := nightly - set(map(str, NIGHTLY)):
+        raise InvalidSettings(f"upkeep_nightly: {min(unknown)!r} is not one of {', '.join(NIGHTLY)}")
+    return Housekeeping(
+        quotas=Quotas(
+            user=settings.quota_user,
+            project=settings.quota_project,
+            session=settings.quota_session,
+            order=settings.quota_order,
+        ),
+        pruning=Pruning(days=settings.prune_days),
+        timetable=Timetable(chores=frozenset((*HOURLY, *map(Chore, nightly))), idle_s=settings.session_idle_s),
+        forget_days=settings.forget_days,
+        timeout_s=settings.llm_timeout_s,
     )
 
 

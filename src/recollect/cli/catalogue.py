@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "forget": Listed("forget:forget", "Take a memory, or all of them, out of recall."),
         "restore": Listed("restore:restore", "Make a forgotten or superseded memory active again."),
         "undo": Listed("undo:undo", "Take back the last change, or one by its number."),
+        "erase": Listed("erase:erase", "Remove something for good, with all that was derived from it."),
     },
     "Find": {
         "search": Listed("search:search", "Find the memories that fit a question, best first."),
@@ -38,7 +39,12 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "eval": Listed("eval_:eval_", "Measure how well it finds, on data of yours."),
     },
     "Look after": {
-        "stats": Listed("stats:stats", "Count what is kept."),
+        "stats": Listed("stats:stats", "Count what is kept, and what the LLM cost."),
+        "review": Listed("review:review", "List what waits for a person to look at it, and decide."),
+        "upkeep": Listed("upkeep:upkeep", "Expire, prune and consolidate a user's memories now."),
+        "sessions": Listed("sessions:sessions", "List sessions, or end one."),
+        "jobs": Listed("jobs:jobs", "Show the work behind the answers, and set right what failed."),
+        "worker": Listed("worker:worker", "Do the work behind the answers, as a process of its own."),
         "users": Listed("users:users", "Name everyone who has memories."),
         "reembed": Listed("reembed:reembed", "Make vectors of the current model where they are missing."),
         "doctor": Listed("doctor:doctor", "Check that everything works, and say how to mend what does not."),

@@ -65,14 +65,16 @@ async def health(request: Request) -> Health:
 
 @router.get("/ready", responses={503: {"model": Ready, "description": "Something that is needed does not answer."}})
 async def ready(request: Request, response: Response) -> Ready:
-    """Whether the ledger answers; 503 if it does not."""
+    """Whether the ledger answers, with 503 if it does not; and whether what is said is being learned from."""
     service: Service = request.app.state.service
     try:
         await service.ping()
+        trouble = await service.care.trouble()
     except RecollectError as error:
         response.status_code = 503
         return Ready(status="degraded", checks={"ledger": str(error)})
-    return Ready(status="ready", checks={"ledger": "ok"})
+    # Memories are still found and kept meanwhile, so it goes on being asked.
+    return Ready(status="degraded" if trouble else "ready", checks={"ledger": "ok", "jobs": trouble or "ok"})
 
 
 @router.get("/version")

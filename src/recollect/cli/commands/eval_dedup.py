@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +16,12 @@ from recollect.cli.records import counted
 from recollect.cli.table import Column, Row, print_table
 from recollect.cli.terminal import bold, print_json, say
 
+if TYPE_CHECKING:
+    from recollect.settings import Settings
 
-@click.command(
-    cls=Command, whose="", examples=("recollect eval dedup pairs.csv", "recollect eval dedup pairs.csv --show 10")
-)
-@click.argument("path", type=click.Path(path_type=Path))
+
+@click.command(cls=Command, whose="", examples=("recollect eval dedup", "recollect eval dedup pairs.csv --show 10"))
+@click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--same",
     type=Number(0, 5),
@@ -30,12 +31,15 @@ from recollect.cli.terminal import bold, print_json, say
 )
 @click.option("--show", type=WholeNumber(0), default=0, metavar="N", help="Show N pairs that are wrongly merged.")
 @pass_given
-def dedup(given: Given, path: Path, same: float, show: int) -> None:
+def dedup(given: Given, path: Path | None, same: float, show: int) -> None:
     """Measure how well repetitions are told from look-alikes.
 
-    PATH is CSV without titles: a text, another, and how alike they are from 0 to 5. The embedder of the settings
-    gives each pair a cosine. The best threshold is the one whose precision and recall are best together, precision
-    counting twice: a wrong merge loses a memory.
+    Without PATH, on the statements that ship: said again in other words, and with a number, a name, a date, a
+    negation or something else changed. What counts is what resolving does with each pair.
+
+    PATH is CSV without titles: a text, another, and how alike they are from 0 to 5. The embedder gives each pair a
+    cosine. The best threshold is the one whose precision and recall are best together, precision counting twice: a
+    wrong merge loses a memory.
     """
     import asyncio
 
@@ -44,6 +48,9 @@ def dedup(given: Given, path: Path, same: float, show: int) -> None:
 
     listen_to_log(verbose=given.verbose)
     settings = given.load().settings
+    if path is None:
+        _shipped(given, settings, show)
+        return
     pairs = read_pairs(path)
     with Progress("Embedding", total=len(pairs)) as progress:
         embedder, cosine = asyncio.run(cosines(pairs, settings, progress=progress))
@@ -54,6 +61,59 @@ def dedup(given: Given, path: Path, same: float, show: int) -> None:
     _say(told)
     if show:
         _say_wrong(told["wrongly_merged"], show)
+
+
+def _shipped(given: Given, settings: Settings, show: int) -> None:
+    import asyncio
+
+    from recollect.evaluation.dedup import cosines
+    from recollect.evaluation.merging import decisions, merging_document
+    from recollect.evaluation.statements import shipped_cases
+
+    cases = shipped_cases()
+    with Progress("Embedding", total=len(cases)) as progress:
+        embedder, cosine = asyncio.run(cosines(cases, settings, progress=progress))
+    found = decisions([(case.first, case.second) for case in cases], cosine)
+    told = {"embedder": embedder, "n": len(cases), **merging_document(cases, found)}
+    if given.json:
+        print_json(told)
+        return
+    say(bold(counted(told["n"], "pair")), f" of the statements that ship; {told['embedder']}")
+    say()
+    _say_parts(told["parts"])
+    if show:
+        _say_pairs("wrongly merged", told["wrongly_merged"], show)
+        _say_pairs("said again, but not seen as such", told["missed"], show)
+
+
+def _say_parts(parts: list[dict[str, Any]]) -> None:
+    columns = [
+        Column("PART"),
+        *(Column(name, right=True) for name in ("SAID AGAIN", "MERGED", "SHARE")),
+        *(Column(kind["kind"].upper(), right=True) for kind in parts[0]["kinds"]),
+    ]
+    rows = [
+        (
+            row["part"],
+            f"{row['same']:,}",
+            f"{row['merged']:,}",
+            "-" if row["share"] is None else f"{row['share']:.1%}",
+            *(f"{kind['merged']:,} of {kind['n']:,}" for kind in row["kinds"]),
+        )
+        for row in parts
+    ]
+    print_table(columns, rows)
+    say()
+    say("Behind the share: pairs that differ in that, and how many of them were merged, which is wrong.")
+
+
+def _say_pairs(what: str, pairs: list[dict[str, Any]], show: int) -> None:
+    say()
+    say(f"{counted(len(pairs), 'pair')} {what}" + (f"; the first {show}:" if len(pairs) > show else ""))
+    for each in pairs[:show]:
+        say(f"  {each['first']}")
+        say(f"  {each['second']}")
+        say()
 
 
 def _say(told: Mapping[str, Any]) -> None:
@@ -85,6 +145,12 @@ def _say(told: Mapping[str, Any]) -> None:
     print_table(columns, rows)
     say()
     _say_dangerous(told, best["threshold"])
+    done = told["resolved"]
+    say()
+    say(
+        f"resolving merges {done['merged']:,}, {done['wrong']:,} of them wrongly, {done['dangerous']:,} with a "
+        f"number, name or negation changed; precision {done['precision']:.3f}, recall {done['recall']:.3f}"
+    )
 
 
 def _say_dangerous(told: Mapping[str, Any], best: float) -> None:

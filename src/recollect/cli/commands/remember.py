@@ -9,6 +9,7 @@ from recollect.cli.filters import choice
 from recollect.cli.given import Given, pass_given
 from recollect.cli.terminal import dim, print_json, say
 from recollect.cli.texts import given_text
+from recollect.model.job import Job, JobState
 from recollect.model.text import checked_text
 from recollect.model.turn import Role
 
@@ -24,19 +25,34 @@ from recollect.model.turn import Role
 @click.argument("text", nargs=-1)
 @click.option("--role", **choice(Role), default="user", help="Who said it: user or assistant. [default: user]")
 @click.option("--name", metavar="NAME", help="What the speaker is called.")
+@click.option("--no-wait", is_flag=True, help="Leave it to a worker to learn from it.")
 @pass_given
-def remember(given: Given, text: tuple[str, ...], role: str, name: str | None) -> None:
-    """Keep what was said, as a turn of a session.
+def remember(given: Given, text: tuple[str, ...], role: str, name: str | None, no_wait: bool) -> None:
+    """Keep what was said, as a turn of a session, and learn from it.
 
     TEXT is what was said; without it, what is piped in. It can be searched at once.
     """
     said = checked_text(given_text(text, name="text"), name="text")
     message = {"role": role, "content": said, **({"name": name} if name else {})}
     with given.open() as memory:
-        turns = memory.remember(message, **given.place, by="cli")
+        remembered = memory.remember(message, **given.place, by="cli", wait=not no_wait)
     if given.json:
-        print_json({"turns": [turn.to_dict() for turn in turns]})
+        print_json(remembered.to_dict())
         return
     where = f" of session {given.session}" if given.session else ""
-    for turn in turns:
+    for turn in remembered:
         say(f"Remembered turn {turn.position}{where}  ", dim(turn.id))
+    for line in told(remembered.job):
+        say(dim(f"  {line}"))
+
+
+def told(job: Job | None) -> list[str]:
+    """What came of learning, a line each."""
+    if job is None:
+        return []
+    if job.state is JobState.DONE:
+        decisions = (job.result or {}).get("decisions") or []
+        return [str(decision) for decision in decisions] or ["nothing to learn from it"]
+    if job.state is JobState.WAITING and not job.error:
+        return ["a worker learns from it soon"]
+    return [f"what it says is not learned yet ({job.state}){f': {job.error}' if job.error else ''}"]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
+from recollect.cli.table import Column, print_table
 from recollect.cli.terminal import dim, print_json, say
+from recollect.model.usage import PARTS, Part, Usage
 
+_PARTS: tuple[Part, ...] = ("day", "model", "step")
 _MEANINGS = {
     "memories": "active",
     "turns": "active, what was said",
@@ -19,11 +24,30 @@ _MEANINGS = {
 }
 
 
-@click.command(cls=Command, whose="everyone", examples=("recollect stats", "recollect stats --user alex"))
+@click.command(
+    cls=Command,
+    whose="everyone",
+    examples=("recollect stats", "recollect stats --user alex", "recollect stats --cost"),
+)
+@click.option("--cost", is_flag=True, help="What the LLM was asked instead, by day, model and step.")
+@click.option(
+    "--by",
+    "parts",
+    type=click.Choice(PARTS),
+    metavar="PART",
+    multiple=True,
+    help="With --cost: summed up by user, day, model or step; several may be given.",
+)
 @pass_given
-def stats(given: Given) -> None:
-    """Count what is kept."""
+def stats(given: Given, cost: bool, parts: tuple[Part, ...]) -> None:
+    """Count what is kept, and what the LLM cost."""
+    if parts and not cost:
+        raise click.UsageError("--by goes with --cost.", click.get_current_context())
     with given.open() as memory:
+        if cost:
+            by = tuple(part for part in PARTS if part in (parts or _PARTS))
+            _tell_cost(given, memory.usage(user_id=given.user, parts=parts or _PARTS), by)
+            return
         counts = memory.stats(given.user)
     if given.json:
         print_json(dict(counts))
@@ -32,3 +56,27 @@ def stats(given: Given) -> None:
     longest = max(map(len, numbers.values()))
     for name, number in numbers.items():
         say(name.ljust(15), number.rjust(longest), dim(f"  {_MEANINGS.get(name, '')}"))
+
+
+def _tell_cost(given: Given, usage: list[Usage], by: Sequence[str]) -> None:
+    if given.json:
+        print_json({"results": [each.to_dict() for each in usage]})
+        return
+    if not usage:
+        say("No LLM was asked anything.")
+        return
+    columns = [Column(part.upper(), style="dim" if part == "day" else "") for part in by]
+    columns += [Column(title, right=True) for title in ("CALLS", "TOKENS IN", "TOKENS OUT")]
+    rows = [[*(str(getattr(each, part) or "") for part in by), *_numbers(each)] for each in usage]
+    if len(usage) > 1:
+        total = Usage(
+            calls=sum(each.calls for each in usage),
+            tokens_in=sum(each.tokens_in for each in usage),
+            tokens_out=sum(each.tokens_out for each in usage),
+        )
+        rows.append(["all", *[""] * (len(by) - 1), *_numbers(total)])
+    print_table(columns, rows)
+
+
+def _numbers(usage: Usage) -> list[str]:
+    return [f"{number:,}" for number in (usage.calls, usage.tokens_in, usage.tokens_out)]

@@ -1,0 +1,161 @@
+"""The part of the Python door that looks after a memory: jobs, sessions, review, erasure, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from recollect.api_open import Opening
+from recollect.errors import InvalidInput
+from recollect.model.asked import read_by, read_limit, read_scope, read_time, read_wait
+from recollect.model.change import Outcome
+from recollect.model.erase import Erase, Receipt, Target
+from recollect.model.given import Fields, Time
+from recollect.model.job import Job, JobState
+from recollect.model.result import Page
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation
+from recollect.model.usage import Part, Usage
+
+if TYPE_CHECKING:
+    from recollect.care import Care
+    from recollect.upkeep.report import Chore, Report
+    from recollect.upkeep.worker import Worker
+
+
+class Caring(Opening):
+    """What is done with a memory as a whole, and the work behind the answers."""
+
+    async def _care(self) -> Care:
+        return (await self._open()).care
+
+    async def end_session(
+        self, *, user_id: str, session_id: str, project_id: str | None = None, wait: bool | float = False
+    ) -> Job:
+        """End a session: what is left of it is learned, its episode is kept, what matters goes to the long term."""
+        care = await self._care()
+        scope = read_scope(user_id, project_id, session_id)
+        care.start()
+        job = await care.end_session(scope)
+        within_s = read_wait(wait)
+        return await care.finished(scope.user, job.id, within_s=within_s) if within_s else job
+
+    async def sessions(self, *, user_id: str, limit: int = 100) -> list[Conversation]:
+        """A user's sessions, the latest first."""
+        return await (await self._care()).sessions(Scope(user_id).user, limit=read_limit(limit))
+
+    async def job(self, job_id: str, *, user_id: str) -> Job:
+        """A job and how it stands."""
+        return await (await self._care()).job(Scope(user_id).user, job_id)
+
+    async def jobs(
+        self, *, user_id: str | None = None, states: Sequence[JobState | str] = (), limit: int = 100
+    ) -> list[Job]:
+        """The work behind the answers, newest first: what waits, runs, is done or has failed for good."""
+        wanted = [JobState(state) for state in states]
+        return await (await self._care()).jobs(user_id, states=wanted, limit=read_limit(limit))
+
+    async def replay_jobs(self, job_ids: Sequence[str], *, user_id: str) -> list[Job]:
+        """Have dead and cancelled jobs done after all."""
+        care = await self._care()
+        care.start()
+        return await care.replay(Scope(user_id).user, job_ids)
+
+    async def cancel_jobs(self, job_ids: Sequence[str], *, user_id: str) -> list[Job]:
+        """Keep waiting and running jobs from having any effect."""
+        return await (await self._care()).cancel(Scope(user_id).user, job_ids)
+
+    async def work(self) -> int:
+        """Do the jobs that are due and all that comes of them, of all users; gives how many that were."""
+        return await (await self._care()).worker.work_off()
+
+    async def start_worker(self) -> Worker:
+        """Begin to do jobs here, as they come, until the memory is closed."""
+        care = await self._care()
+        care.start()
+        return care.worker
+
+    async def erase(
+        self,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        turn_id: str | None = None,
+        memory_id: str | None = None,
+        by: str = "python",
+        why: str = "",
+    ) -> Receipt:
+        """Remove for good: all of a user, or of a project or a session of theirs, or one turn or memory.
+
+        What was derived from it goes too. It cannot be undone; the receipt says what went from each store.
+        """
+        scope = read_scope(user_id, project_id, session_id)
+        return await (await self._care()).erase(scope, read_erase(scope, turn_id, memory_id), by=read_by(by, why))
+
+    async def reviews(
+        self, *, user_id: str, project_id: str | None = None, session_id: str | None = None, limit: int = 100
+    ) -> Page:
+        """What was learned but is not used before a person has looked at it, oldest first."""
+        scope = read_scope(user_id, project_id, session_id)
+        return await (await self._care()).reviews(scope, limit=read_limit(limit))
+
+    async def approve(self, memory_id: str, *, user_id: str, by: str, why: str = "") -> Outcome:
+        """Let a memory that waits for review be recalled; whoever proposed it, or an agent, cannot."""
+        return (await (await self._care()).approve(Scope(user_id), memory_id, by=read_by(by, why))).outcome
+
+    async def reject(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
+        """Forget a memory that waits for review; it was never used."""
+        return (await (await self._care()).reject(Scope(user_id), memory_id, by=read_by(by, why))).outcome
+
+    async def edit_review(
+        self,
+        memory_id: str,
+        content: str | None = None,
+        *,
+        user_id: str,
+        by: str = "python",
+        **fields: Unpack[Fields],
+    ) -> Outcome:
+        """Change what a memory that waits for review says; it goes on waiting."""
+        given: dict[str, Any] = dict(fields) if content is None else {**fields, "content": content}
+        return (await (await self._care()).edit_review(Scope(user_id), memory_id, given, by=read_by(by))).outcome
+
+    async def upkeep(
+        self,
+        chores: Sequence[Chore | str] = ("expire", "quota", "prune", "consolidate"),
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        dry_run: bool = False,
+        by: str = "python",
+    ) -> list[Report]:
+        """Put a user's memories in order now: expire, quota, prune, consolidate, reflect; each can be undone whole.
+
+        A dry run only says what it would do.
+        """
+        from recollect.upkeep.report import read_chores
+
+        scope = read_scope(user_id, project_id, None)
+        return await (await self._care()).upkeep(scope, read_chores(chores), by=read_by(by), dry_run=dry_run)
+
+    async def usage(
+        self,
+        *,
+        user_id: str | None = None,
+        since: Time | None = None,
+        parts: Sequence[Part] = ("day", "model", "step"),
+    ) -> list[Usage]:
+        """What the LLM was asked, and what that came to, by day, model and step."""
+        return await (await self._care()).usage(user_id, since=read_time(since, name="since"), by=parts)
+
+
+def read_erase(scope: Scope, turn_id: str | None, memory_id: str | None) -> Erase:
+    """What the ids ask to erase: the narrowest that is named."""
+    if turn_id is not None and memory_id is not None:
+        raise InvalidInput("give either a turn_id or a memory_id to erase, not both")
+    if turn_id is not None:
+        return Erase(Target.TURN, turn_id)
+    if memory_id is not None:
+        return Erase(Target.MEMORY, memory_id)
+    return Erase(Target.SESSION if scope.session else Target.PROJECT if scope.project else Target.USER)

@@ -1,0 +1,92 @@
+"""How a memory is opened and closed: on first use, once, whoever asks first."""
+
+from __future__ import annotations
+
+import asyncio
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from recollect.errors import InvalidSettings, StoreUnavailable
+
+if TYPE_CHECKING:
+    from recollect.models.embedding import Embedder
+    from recollect.service import Service
+    from recollect.settings import Settings
+
+
+class Opening:
+    """Where a memory is kept, and the service behind it."""
+
+    def __init__(
+        self,
+        database: str | None = None,
+        *,
+        home: str | PathLike[str] | None = None,
+        embedder: str | Embedder | None = None,
+        preset: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        named = embedder if isinstance(embedder, str) else None
+        self._overrides = {"database": database, "home": home, "preset": preset, "embedder": named}
+        self._embedder = None if isinstance(embedder, str) else embedder
+        self._settings = settings
+        if settings is not None and any(value is not None for value in self._overrides.values()):
+            given = next(name for name, value in self._overrides.items() if value is not None)
+            raise InvalidSettings(f"give either settings or {given}: settings hold a {given} of their own")
+        self._service: Service | None = None
+        self._opening: asyncio.Lock | None = None
+        self._closed = False
+
+    async def open(self) -> Self:
+        """Open the ledger now rather than on first use, so that what is wrong with it shows here."""
+        self._closed = False
+        await self._open()
+        return self
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the ledger."""
+        self._closed = True
+        async with self._lock():
+            service, self._service = self._service, None
+            # A lock belongs to the loop it was waited for in, and the next opening may be in another.
+            self._opening = None
+        if service is not None:
+            await service.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        if self._settings is None:
+            from recollect.settings import load
+
+            self._settings = load(self._overrides).settings
+        return self._settings
+
+    def _lock(self) -> asyncio.Lock:
+        self._opening = self._opening or asyncio.Lock()
+        return self._opening
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("this memory is closed; open it again with open()")
+
+    async def _open(self) -> Service:
+        self._check_open()
+        if self._service is not None:
+            return self._service
+        from recollect.wiring import open_service
+
+        async with self._lock():
+            self._check_open()
+            if self._service is None:
+                self._service = await open_service(self.settings, embedder=self._embedder)
+        return self._service

@@ -1,0 +1,226 @@
+"""What keeps a memory in order behind the doors: jobs and who does them, conversations, review, erasure, upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from recollect import remember
+from recollect.conversation import afterwards
+from recollect.conversation.afterwards import Means
+from recollect.model.change import By
+from recollect.model.effect import Finish
+from recollect.model.erase import Erase, Receipt
+from recollect.model.job import Job, JobKind, JobState, JobStats
+from recollect.model.result import Page
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation
+from recollect.model.usage import Part, Usage
+from recollect.models.cached_embedder import CachedEmbedder
+from recollect.remember import Learning
+from recollect.upkeep import chores, review
+from recollect.upkeep import erase as erasing
+from recollect.upkeep.chores import Housekeeping
+from recollect.upkeep.report import Chore, Report
+from recollect.upkeep.review import Reviewed
+from recollect.upkeep.run import Run
+from recollect.upkeep.timekeeper import Timekeeper
+from recollect.upkeep.worker import Patience, Worker
+from recollect.write.triggers import closing
+
+# A queue that fails or falls behind must be seen.
+_MOST_FAILURES = 5
+_OLDEST_S = 300.0
+_LOOK_AGAIN_S = 0.05
+_OVER = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
+
+
+class Care:
+    """The work behind the answers, and what people do to a memory as a whole."""
+
+    def __init__(
+        self,
+        means: Means,
+        learning: Learning,
+        house: Housekeeping | None = None,
+        *,
+        jobs_at_once: int = 4,
+        patience: Patience | None = None,
+    ) -> None:
+        self._means = means
+        self._ledger = means.ledger
+        self._learning = learning
+        self._house = house or Housekeeping()
+        self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
+        self.timekeeper = Timekeeper(means.ledger, self._house)
+
+    def start(self) -> None:
+        """Begin to do jobs and to keep the time, until this is closed."""
+        self.worker.start()
+        self.timekeeper.start()
+
+    async def _do(self, job: Job) -> Mapping[str, Any]:
+        match job.kind:
+            case JobKind.EXTRACT:
+                return await remember.learn(job, self._means, self._learning)
+            case JobKind.SUMMARISE:
+                return await afterwards.sum_up(job, self._means, self._learning.after)
+            case JobKind.CLOSE:
+                return await afterwards.end(job, self._means, self._learning.after)
+            case JobKind.UPKEEP | JobKind.CONSOLIDATE | JobKind.REFLECT:
+                return await self._do_chore(job)
+
+    async def _do_chore(self, job: Job) -> Mapping[str, Any]:
+        chore = Chore(job.payload.get("chore", str(job.kind)))
+        after = job.payload.get("after")
+        run = Run(effects=(Finish(job.id, job.lease or "", {"chore": str(chore)}),))
+        report = await self._chore(chore, job.scope, run, after=datetime.fromisoformat(after) if after else None)
+        return report.to_dict()
+
+    async def _chore(self, chore: Chore, scope: Scope, run: Run, *, after: datetime | None = None) -> Report:
+        means = self._means
+        return await chores.do(
+            chore,
+            scope,
+            run,
+            self._house,
+            ledger=means.ledger,
+            index=means.index,
+            embedder=means.embedder,
+            chat=means.chat,
+            after=after,
+        )
+
+    # Jobs
+
+    async def finished(self, user: str, id: str, *, within_s: float) -> Job:
+        """The job once it is over, or as it stands after so long."""
+        self.worker.start()
+        self.worker.nudge()
+        deadline = asyncio.get_running_loop().time() + within_s
+        while True:
+            job = await self._ledger.job(user, id)
+            if job.state in _OVER or asyncio.get_running_loop().time() >= deadline:
+                return job
+            # Someone else may do it, so that we hear nothing of it.
+            await self.worker.next_end(within_s=_LOOK_AGAIN_S)
+
+    async def job(self, user: str, id: str) -> Job:
+        """One job."""
+        return await self._ledger.job(user, id)
+
+    async def jobs(
+        self, user: str | None = None, *, states: Sequence[JobState] = (), limit: int = 100, before: str | None = None
+    ) -> list[Job]:
+        """Jobs of a user or of all, newest first."""
+        return await self._ledger.jobs(user, states=states, limit=limit, before=before)
+
+    async def replay(self, user: str, ids: Sequence[str]) -> list[Job]:
+        """Have dead and cancelled jobs done after all."""
+        replayed = await self._ledger.replay(user, ids)
+        self.worker.nudge()
+        return replayed
+
+    async def cancel(self, user: str, ids: Sequence[str]) -> list[Job]:
+        """Keep jobs from having any effect."""
+        return await self._ledger.cancel(user, ids)
+
+    async def job_stats(self, user: str | None = None) -> JobStats:
+        """How much work there is."""
+        return await self._ledger.job_stats(user)
+
+    async def trouble(self) -> str:
+        """What is wrong with the work behind the answers; empty if nothing is."""
+        stats = await self._ledger.job_stats()
+        if stats.failures_in_a_row >= _MOST_FAILURES:
+            return f"{stats.failures_in_a_row} jobs failed in a row: `recollect jobs` says why"
+        if stats.oldest_due_age_s > _OLDEST_S:
+            return f"a job has been due for {stats.oldest_due_age_s:.0f} s: is a worker running?"
+        return ""
+
+    # Conversations
+
+    async def end_session(self, scope: Scope) -> Job:
+        """Have a session ended: what is left is learned, its episode is written, what matters is promoted."""
+        conversation = await self._ledger.conversation(scope)
+        jobs = [closing(scope)]
+        if conversation.learned_to < conversation.turn_count:
+            jobs.insert(0, remember.learning_now(scope))
+        *_, job = await self._ledger.enqueue(scope, jobs)
+        self.worker.nudge()
+        return job
+
+    async def sessions(self, user: str, *, limit: int = 100) -> list[Conversation]:
+        """A user's conversations, the latest first."""
+        return await self._ledger.conversations(user, order="newest", limit=limit)
+
+    # Upkeep and review
+
+    async def upkeep(
+        self,
+        scope: Scope,
+        wanted: Sequence[Chore],
+        *,
+        by: By,
+        dry_run: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Report]:
+        """Do chores now, one after the other; each is one change that can be undone."""
+        return [await self._chore(chore, scope, Run(by=by, dry_run=dry_run, progress=progress)) for chore in wanted]
+
+    async def reviews(self, scope: Scope, *, limit: int = 100, cursor: str | None = None) -> Page:
+        """What waits for a person to look at it, oldest first."""
+        return await review.list_reviews(scope, ledger=self._ledger, limit=limit, cursor=cursor)
+
+    async def approve(self, scope: Scope, id: str, *, by: By) -> Reviewed:
+        """Let a memory that waited for review be recalled from now on."""
+        return await review.approve(scope, id, by=by, ledger=self._ledger)
+
+    async def edit_review(self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By) -> Reviewed:
+        """Change what a memory that waits for review says; it goes on waiting."""
+        return await review.edit(scope, id, fields, by=by, ledger=self._ledger, embedder=self._means.embedder)
+
+    async def reject(self, scope: Scope, id: str, *, by: By) -> Reviewed:
+        """Forget a memory that waited for review, unused."""
+        return await review.reject(scope, id, by=by, ledger=self._ledger)
+
+    # Erasing
+
+    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+        """Remove something for good, with all that was derived from it."""
+        embedder = self._means.embedder
+        receipt = await erasing.erase(
+            scope,
+            what,
+            ledger=self._ledger,
+            index=self._means.index,
+            by=by,
+            embeddings=embedder if isinstance(embedder, CachedEmbedder) else None,
+        )
+        for remade in receipt.remade:
+            if (job := afterwards.remaking(remade)) is not None:
+                await self._ledger.enqueue(remade.scope, [job])
+        self.worker.nudge()
+        return receipt
+
+    # Cost
+
+    async def usage(
+        self, user: str | None = None, *, since: datetime | None = None, by: Sequence[Part] = ("day", "model", "step")
+    ) -> list[Usage]:
+        """What models were asked, and what that came to."""
+        return await self._ledger.usage(user, since=since, by=by)
+
+    async def close(self) -> None:
+        """Let what is under way end, and take no more."""
+        await self.timekeeper.stop()
+        if not self.worker.is_running:
+            return
+        try:
+            if self._learning.by != "llm":
+                # Without a model it takes milliseconds, and whoever comes next finds it learned.
+                await self.worker.work_off(most=100)
+        finally:
+            await self.worker.stop(grace_s=5.0)

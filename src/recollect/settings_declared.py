@@ -1,0 +1,271 @@
+"""Every setting, declared once: typed, bounded, described."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+
+def _also(*names: str) -> Any:
+    """Environment variables other tools use for the same thing; ours wins over them."""
+    return {"also": names}
+
+
+class Settings(BaseModel):
+    """How Recollect is set up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    home: Annotated[Path, Field(description="Folder of the ledger and of config.toml.")] = Path("~/.recollect")
+    preset: Annotated[str, Field(description="Named defaults; see below. Empty for Recollect's own.")] = ""
+    database: Annotated[
+        str,
+        Field(description="Where the ledger is: empty for a file in `home`, a postgresql:// address, or memory:."),
+    ] = ""
+
+    embedder: Annotated[
+        str,
+        Field(
+            description="What makes vectors: bundled, openai:MODEL, model2vec:NAME, "
+            "sentence-transformers:NAME, fastembed:NAME or neural (an extra)."
+        ),
+    ] = "bundled"
+    embedder_url: Annotated[
+        str,
+        Field(description="Base URL of an OpenAI-compatible endpoint.", json_schema_extra=_also("OPENAI_BASE_URL")),
+    ] = "https://api.openai.com/v1"
+    embedder_api_key: Annotated[
+        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=_also("OPENAI_API_KEY"))
+    ] = SecretStr("")
+    embedder_dimensions: Annotated[
+        int, Field(ge=0, le=16_384, description="Ask the endpoint for vectors of this size; 0 for its own.")
+    ] = 0
+    embedder_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for vectors.")] = 30.0
+    embedding_cache_mb: Annotated[
+        int, Field(ge=0, le=65_536, description="Memory for vectors of texts seen lately; 0 for none.")
+    ] = 32
+
+    index_memory_mb: Annotated[
+        int, Field(ge=16, le=1_048_576, description="Memory for users' vectors; the least used leave first.")
+    ] = 1024
+    search_limit: Annotated[int, Field(ge=1, le=1000, description="Hits of a search that names no limit.")] = 10
+    search_min_score: Annotated[
+        float, Field(ge=0, le=1, description="What is less relevant than this is left out, from 0 to 1.")
+    ] = 0.15
+    search_elbow: Annotated[
+        bool, Field(description="Also cut a search off where the scores fall steeply after the first hits.")
+    ] = False
+    fusion: Annotated[
+        Literal["learned", "rrf", "weights"],
+        Field(description="How signals become one score: the learned blend, reciprocal ranks, or plain weights."),
+    ] = "learned"
+    recency_weight: Annotated[float, Field(ge=0, le=1, description="How much being recent counts, from 0 to 1.")] = (
+        0.2
+    )
+    recency_adds: Annotated[
+        bool,
+        Field(
+            description="Whether being recent adds to the score by itself; else an old memory loses up to "
+            "recency_weight of its relevance, and a recent one that hardly fits gains nothing."
+        ),
+    ] = False
+    recency_days: Annotated[
+        float, Field(gt=0, le=36_500, description="Age at which being recent has fallen to 37 %.")
+    ] = 30.0
+    importance_weight: Annotated[
+        float, Field(ge=0, le=1, description="How much of the score is for being important, from 0 to 1.")
+    ] = 0.0
+    access_weight: Annotated[
+        float, Field(ge=0, le=1, description="How much of the score is for having been recalled often, from 0 to 1.")
+    ] = 0.0
+    diversity: Annotated[
+        float,
+        Field(ge=0, le=1, description="Relevance against variety when hits are chosen: 1 is relevance alone."),
+    ] = 0.7
+    hits_per_source: Annotated[
+        int, Field(ge=1, le=1000, description="Most hits that may stem from one and the same turn.")
+    ] = 2
+
+    recall_decide: Annotated[
+        bool, Field(description="Let recall skip greetings, general knowledge and tool requests.")
+    ] = True
+    recall_timeout_s: Annotated[
+        float, Field(gt=0, le=600, description="Longest a recall may take; then the chat goes on without memories.")
+    ] = 5.0
+    recall_facts: Annotated[
+        int, Field(ge=0, le=1000, description="Most keyed facts that recall gives whatever the question.")
+    ] = 20
+    recall_facts_importance: Annotated[
+        float, Field(ge=0, le=1, description="Least importance of the keyed facts that are always given.")
+    ] = 0.5
+    time_words: Annotated[
+        Literal["prefer", "filter", "off"],
+        Field(description='What "last March" in a question does: prefer what happened then, ask for it, or nothing.'),
+    ] = "prefer"
+    rewrite: Annotated[
+        Literal["auto", "off", "terms", "llm", "hyde"],
+        Field(
+            description="How a vague question is completed: by terms of the last messages, by the LLM, by an answer "
+            "the LLM imagines (hyde), or auto: terms first, the LLM where there is one and the question stays vague."
+        ),
+    ] = "auto"
+    rewrite_timeout_s: Annotated[
+        float, Field(gt=0, le=60, description="Longest wait for a rewrite; then the words are used as they are.")
+    ] = 2.0
+    context_tokens: Annotated[
+        int, Field(ge=256, le=1_000_000, description="Most tokens of memories that recall puts into a prompt.")
+    ] = 2048
+    context_format: Annotated[
+        Literal["recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"],
+        Field(description="How memories are written into a prompt."),
+    ] = "recollect"
+    context_place: Annotated[
+        Literal["before-question", "system", "question"],
+        Field(
+            description="Where they go: a message before the last user message, the system message, "
+            "or the last user message itself."
+        ),
+    ] = "before-question"
+    context_summary: Annotated[
+        bool, Field(description="Whether the summary of the conversation so far goes into the prompt, too.")
+    ] = False
+    recall_withhold: Annotated[
+        str,
+        Field(description="Tags, separated by commas: memories that carry one are never put into a prompt."),
+    ] = ""
+
+    llm: Annotated[
+        str, Field(description="Model for rewriting questions and learning from chats; empty for none.")
+    ] = ""
+    llm_url: Annotated[
+        str,
+        Field(description="Base URL of its OpenAI-compatible endpoint.", json_schema_extra=_also("OPENAI_BASE_URL")),
+    ] = "https://api.openai.com/v1"
+    llm_api_key: Annotated[
+        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=_also("OPENAI_API_KEY"))
+    ] = SecretStr("")
+    llm_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for an answer of the LLM.")] = 60.0
+
+    reranker: Annotated[
+        str,
+        Field(
+            description="What looks at the best candidates again: none, neural (an extra), "
+            "sentence-transformers:NAME, fastembed:NAME or http:MODEL."
+        ),
+    ] = "none"
+    reranker_url: Annotated[
+        str, Field(description="Address of an HTTP reranker, in the shape of Cohere, Jina or TEI.")
+    ] = ""
+    reranker_api_key: Annotated[SecretStr, Field(description="Key for it.")] = SecretStr("")
+    rerank_candidates: Annotated[
+        int, Field(ge=1, le=200, description="How many of the best candidates are reranked.")
+    ] = 30
+    rerank_timeout_s: Annotated[
+        float, Field(gt=0, le=60, description="Longest wait for the reranker; then its opinion is done without.")
+    ] = 2.0
+
+    learn: Annotated[
+        Literal["auto", "llm", "rules", "off"],
+        Field(
+            description="How what is said becomes memories: by the LLM, by rules, not at all (off), or auto: "
+            "by the LLM where one is set up, else by rules."
+        ),
+    ] = "auto"
+    learn_every: Annotated[
+        int, Field(ge=1, le=1000, description="Learn once so many turns were said since the last time.")
+    ] = 1
+    learn_wait_s: Annotated[
+        float,
+        Field(
+            ge=0, le=3600, description="Turns that come within this time of each other cost one question to the LLM."
+        ),
+    ] = 1.0
+    learn_drift: Annotated[
+        float,
+        Field(
+            ge=0, le=1, description="Learn when a user turn is less like the one before it than this; 0 for never."
+        ),
+    ] = 0.0
+    learn_overlap: Annotated[
+        int, Field(ge=0, le=100, description="Turns before the new ones that are read along, to understand these by.")
+    ] = 4
+    learn_mode: Annotated[str, Field(description="What the LLM looks for.")] = "chat"
+    learn_level: Annotated[
+        Literal["natural", "session"],
+        Field(description="Where what is learned lives: with the project or user, or in its session until promoted."),
+    ] = "natural"
+    learn_min_importance: Annotated[
+        float, Field(ge=0, le=1, description="What matters less than this is not learned.")
+    ] = 0.2
+    learn_min_confidence: Annotated[
+        float, Field(ge=0, le=1, description="What is less sure than this is not learned.")
+    ] = 0.4
+    same_letters: Annotated[
+        float, Field(ge=0, le=1, description="From here on two wordings are one memory, by their letters.")
+    ] = 0.8
+    same_meaning: Annotated[
+        float,
+        Field(ge=0, le=1, description="From here on two wordings are one memory, by their vectors' cosine."),
+    ] = 0.9
+    learn_tokens_a_day: Annotated[
+        int,
+        Field(ge=0, description="Most tokens of the LLM for one user a day; then rules learn. 0 for no limit."),
+    ] = 0
+    session_idle_s: Annotated[
+        float, Field(gt=0, le=31_536_000, description="A session ends after so long without a word.")
+    ] = 1800.0
+    compress_every: Annotated[
+        int,
+        Field(ge=0, le=10_000, description="Older turns become an episode whenever so many are new; 0 for no."),
+    ] = 20
+    compress_keep: Annotated[
+        int, Field(ge=0, le=10_000, description="How many of the latest turns are never compressed.")
+    ] = 10
+    summary_every: Annotated[
+        int,
+        Field(
+            ge=0, le=10_000, description="Bring a conversation's summary up to date after so many turns; 0 for no."
+        ),
+    ] = 0
+    keep_invocations: Annotated[
+        bool, Field(description="Keep with a conversation what was asked and what came of it, for each exchange.")
+    ] = False
+    session_episode: Annotated[bool, Field(description="Keep what happened in a session when it ends.")] = True
+    task_episodes: Annotated[
+        bool, Field(description="Have the LLM tell what was worked on: goal, steps, outcome, lessons.")
+    ] = False
+    promote: Annotated[
+        bool, Field(description="Put what matters of a session where later sessions see it, when it ends.")
+    ] = True
+    promote_importance: Annotated[
+        float, Field(ge=0, le=1, description="How much something must matter for that.")
+    ] = 0.6
+    quota_user: Annotated[
+        int, Field(ge=0, description="Most memories of a user, turns and summaries apart; 0 for any number.")
+    ] = 0
+    quota_project: Annotated[int, Field(ge=0, description="Most memories of a project; 0 for any number.")] = 0
+    quota_session: Annotated[int, Field(ge=0, description="Most memories of a session; 0 for any number.")] = 0
+    quota_order: Annotated[
+        Literal["weakest", "oldest"], Field(description="Which memories a quota forgets first.")
+    ] = "weakest"
+    prune_days: Annotated[
+        float, Field(ge=1, le=36_500, description="Pruning looks at what nobody had to do with for so many days.")
+    ] = 90.0
+    upkeep_nightly: Annotated[
+        str, Field(description="What is done by night: of prune, consolidate and reflect, separated by commas.")
+    ] = ""
+    forget_days: Annotated[
+        float, Field(ge=1, le=36_500, description="What was forgotten can be brought back for so many days.")
+    ] = 30.0
+    worker_jobs: Annotated[int, Field(ge=1, le=256, description="How many jobs a worker does at a time.")] = 4
+    redact_turns: Annotated[
+        bool, Field(description="Keep passwords, keys and card numbers out of the log of what was said, too.")
+    ] = True
+
+    host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = (
+        "info"
+    )

@@ -1,0 +1,131 @@
+"""What the tests of remembering share: a memory over a file of its own, and a model that is told what to answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from recollect import AsyncMemory, Memory
+from recollect.model.memory import MemoryRecord
+from recollect.settings import Settings, load
+from recollect.testing.llm_server import Recorded
+from recollect.testing.scripted_llm import Rule, ScriptedLLM
+
+ALEX = "alex"
+Message = dict[str, Any]
+
+# What the prompts begin with: by these a script knows what it is asked for.
+EXTRACT = "Read a conversation and write down what will still matter"
+RECONCILE = "Statements were just learned"
+COMPRESS = "Sum up a stretch of a conversation"
+SUMMARY = "You keep the running summary of a conversation"
+SESSION = "A conversation of a user has ended"
+CONSOLIDATE = "members"
+
+NOTHING = '{"memories": []}'
+
+
+def settings(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Settings:
+    """Settings of a home; with an LLM it learns by that, and at once unless `learn_wait_s` says otherwise."""
+    given: dict[str, Any] = {"home": home, **more}
+    if llm is not None:
+        llm.default = NOTHING
+        given = {"llm": "scripted", "llm_url": llm.base_url, "learn_wait_s": 0, **given}
+    return load(given, environ={}).settings
+
+
+def opened(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Memory:
+    """A memory with these settings."""
+    return Memory(settings=settings(home, llm, **more))
+
+
+def opened_async(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> AsyncMemory:
+    """The same for an event loop."""
+    return AsyncMemory(settings=settings(home, llm, **more))
+
+
+def user(*said: str) -> list[Message]:
+    return [{"role": "user", "content": text} for text in said]
+
+
+def exchange(said: str, answer: str = "Noted.", **more: Any) -> list[Message]:
+    """What the user said, and the answer to it."""
+    return [{"role": "user", "content": said, **more}, {"role": "assistant", "content": answer, **more}]
+
+
+def claim(content: str, **fields: Any) -> dict[str, Any]:
+    """One memory as an extracting model writes it."""
+    return {
+        "turns": [1],
+        "content": content,
+        "by": "user",
+        "type": "semantic",
+        "category": "fact",
+        "key": None,
+        "value": None,
+        "importance": 0.8,
+        "confidence": 0.9,
+        "when": None,
+        "change": "new",
+        **fields,
+    }
+
+
+def learns(llm: ScriptedLLM, said: str, *claims: dict[str, Any]) -> Rule:
+    """When a new turn has these words, the model extracts these claims."""
+    return llm.when(asks_about(said)).reply_json({"memories": list(claims)})
+
+
+def decides(llm: ScriptedLLM, *decisions: tuple[int, str, int | None, str | None]) -> Rule:
+    """Asked to reconcile, the model decides so: statement, action, memory, text."""
+    rows = [
+        {"statement": statement, "action": action, "memory": memory, "text": text}
+        for statement, action, memory, text in decisions
+    ]
+    return llm.when(RECONCILE).reply_json({"decisions": rows})
+
+
+def asks_about(said: str) -> Callable[[Recorded], bool]:
+    """Whether a request asks what is in a new turn that has these words; turns that are read along do not count."""
+    return lambda request: EXTRACT in request.text and any(said in line for line in new_turns(request))
+
+
+def new_turns(request: Recorded) -> list[str]:
+    """The lines of a question that are to be learned from."""
+    return [line for line in _talk(request) if line.startswith('{"turn":')]
+
+
+def read_along(request: Recorded) -> list[str]:
+    """The lines of a question that only help to understand the others."""
+    return [line for line in _talk(request) if line.startswith('{"before":')]
+
+
+def _talk(request: Recorded) -> list[str]:
+    # After the fence: the prompt's own example comes before it.
+    return request.text.partition("\n===")[2].splitlines()
+
+
+def asked(llm: ScriptedLLM, prompt: str = "") -> list[Recorded]:
+    """The questions that were put to the model, of one prompt or all."""
+    return [request for request in llm.calls("chat") if prompt in request.text]
+
+
+def contents(records: Sequence[MemoryRecord]) -> list[str]:
+    """What memories say, in order of the alphabet."""
+    return sorted(record.content for record in records)
+
+
+def facts(memory: Memory, **scope: Any) -> list[MemoryRecord]:
+    """What is known of Alex beside the log, its summaries and its episodes."""
+    found = memory.get_all(**{"user_id": ALEX, **scope})
+    return [record for record in found if record.category not in ("summary", "episode")]
+
+
+def wait_until(happened: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Return as soon as it is so; an AssertionError if it never is."""
+    deadline = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

@@ -9,9 +9,11 @@ from typing import Any
 
 from recollect import AsyncMemory, Memory
 from recollect.model.memory import MemoryRecord
+from recollect.service import Service
 from recollect.settings import Settings, load
 from recollect.testing.llm_server import Recorded
 from recollect.testing.scripted_llm import Rule, ScriptedLLM
+from recollect.upkeep.worker import Patience
 
 ALEX = "alex"
 Message = dict[str, Any]
@@ -22,7 +24,6 @@ RECONCILE = "Statements were just learned"
 COMPRESS = "Sum up a stretch of a conversation"
 SUMMARY = "You keep the running summary of a conversation"
 SESSION = "A conversation of a user has ended"
-CONSOLIDATE = "members"
 
 NOTHING = '{"memories": []}'
 
@@ -129,3 +130,11 @@ def wait_until(happened: Callable[[], object], timeout_s: float = 10.0) -> None:
     while not happened():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def serve(memory: AsyncMemory, patience: Patience) -> Service:
+    """The service behind an open memory, whose worker has this patience from now on."""
+    service = memory._service
+    assert service is not None
+    service.care.worker.patience = patience
+    return service

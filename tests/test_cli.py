@@ -74,7 +74,9 @@ def test_turns_are_remembered_in_order_and_searched(cli: Cli) -> None:
         (2, "assistant", "Ada", "Noted!")
     ]
     assert "I moved to Lisbon" in cli("search", "Lisbon", *where).stdout
-    assert "no memories" in cli("list", *where).stdout
+    listed = cli("list", *where).stdout
+    assert "User lives in Lisbon" in listed
+    assert "I moved to Lisbon" not in listed
     assert "I moved to Lisbon" in cli("list", "--turns", *where).stdout
 
 
@@ -155,12 +157,13 @@ def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path
     cli("forget", cli.add("Likes gin", "--user", "bob"), "--user", "bob")
     cli("remember", "I moved to Lisbon", "--session", "monday", "--user", "alex")
     file = tmp_path / "all.jsonl"
-    assert "Exported 3 lines" in cli("export", str(file)).stdout
+    # The last as it was said, and as it was learned.
+    assert "Exported 4 lines" in cli("export", str(file)).stdout
     assert file.stat().st_mode & 0o077 == 0
 
     other = Cli(tmp_path / "other")
-    assert other.json("import", str(file)) == {"added": 3, "present": 0, "kept": 0}
-    assert other("import", input=file.read_bytes()).stdout == "Added 0 memories; 3 were there already.\n"
+    assert other.json("import", str(file)) == {"added": 4, "present": 0, "kept": 0}
+    assert other("import", input=file.read_bytes()).stdout == "Added 0 memories; 4 were there already.\n"
     assert other.json("show", kept, "--user", "alex") == cli.json("show", kept, "--user", "alex")
     assert other.json("users") == {"results": ["alex", "bob"]}
     assert "I moved to Lisbon" in other("search", "Lisbon", "--user", "alex").stdout
@@ -228,6 +231,7 @@ def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytes
     words = {"add": ["x"], "remember": ["x"], "search": ["x"], "update": [id, "y"], "completion": ["bash"]}
     words |= {"export": [str(cli.home / "all.jsonl")], "import": ["-"], "config": ["show"], "doctor": ["--mend"]}
     words |= {name: [id] for name in ("show", "history", "forget", "restore")}
+    words |= {"erase": ["--memory", cli.add("Likes gin"), "--yes"], "worker": ["--once"], "upkeep": ["--dry-run"]}
     words["eval"] = ["recipe", str(Path(__file__).parent.parent / "examples" / "06_recipe.yaml")]
     for name in COMMANDS:
         assert isinstance(cli.json(name, *words.get(name, []), input=""), dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from cli_runner import Cli
 from recollect.cli.catalogue import COMMANDS
 from recollect.cli.command import Command
 from recollect.cli.main import root
+from recollect.model.ids import new_id
 
 PAGE = (Path(__file__).parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -76,8 +78,10 @@ def test_a_command_tells_its_purpose_every_option_and_an_example(cli: Cli, path:
         assert isinstance(option, click.Argument) or option.help, f"{path}: {option.name} has no help"
 
 
-# The server never ends, and the examples of eval need files: test_cli_eval.py makes them.
-@pytest.mark.parametrize("path", [path for path in ALL if path != "serve" and not path.startswith("eval")])
+# The server and the worker never end, and the examples of eval need files: test_cli_eval.py makes them.
+@pytest.mark.parametrize(
+    "path", [path for path in ALL if path not in ("serve", "worker") and not path.startswith("eval")]
+)
 def test_the_examples_of_a_commands_help_run(cli: Cli, path: str) -> None:
     command = ALL[path]
     if isinstance(command, click.Group):
@@ -87,6 +91,10 @@ def test_the_examples_of_a_commands_help_run(cli: Cli, path: str) -> None:
     cli("export", str(cli.home / "alex.jsonl"))
     if path == "export":
         (cli.home / "memories.jsonl").unlink()
+    if path == "review":
+        line = {**cli.json("show", id, "--user", "alex"), "id": new_id(), "memory": "Answer in French"}
+        id = line["id"]
+        cli("import", input=json.dumps({**line, "status": "review"}).encode())
     if path == "undo":
         for n in range(12):
             cli.add(f"Memory number {n}", "--user", "alex")

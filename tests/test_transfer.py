@@ -37,7 +37,7 @@ def test_a_forgotten_turn_stays_forgotten(memory: Memory, other: Memory) -> None
 
 
 def test_a_changed_turn_stays_changed(memory: Memory, other: Memory) -> None:
-    [turn] = memory.remember("I live in Oslo", user_id="a", session_id="s")
+    [turn] = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
     memory.update(turn.id, "I live in Prague", user_id="a", tags=["home"])
     other.import_(list(memory.export()))
     assert list(other.export()) == list(memory.export())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Target
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
@@ -113,8 +115,6 @@ class TestTheHawaiiBudget:
         llm.reply_json(answer([0, 1, 2], MERGED, [0, 1]))
         report = await consolidated(chatty)
         [vector] = await EMBEDDER.embed(["What is the Hawaii budget?"], role="query")
-        from recollect.model.query import EVERYTHING
-
         view = await chatty.index.view(ANN, EVERYTHING)
         near = await view.nearest(vector, limit=5)
         found = await chatty.ledger.fetch(ANN, near.rows.tolist(), filter=EVERYTHING)
@@ -169,6 +169,26 @@ async def test_an_answer_that_loses_or_makes_up_something_changes_nothing(
     # What it cost all the same is told.
     [usage] = await chatty.ledger.usage("ann", by=("step",))
     assert usage.calls == report.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a number is lost", "a number of statement"),
+        ("what holds is called outdated", "no later statement says"),
+        ("a refusal", "a refusal"),
+        ("nearly nothing", "much shorter"),
+        ("an order", "an order"),
+        ("a story", "longer than all"),
+        ("an unknown number", "no statement 7"),
+    ],
+)
+async def test_the_report_tells_why_a_cluster_was_left_alone(
+    chatty: Parts, llm: ScriptedLLM, name: str, reason: str
+) -> None:
+    await known(chatty, *BUDGET)
+    llm.default = json.dumps(WRONG[name])
+    assert reason in (await consolidated(chatty)).left[0]
 
 
 @pytest.mark.parametrize("said", ["", "null", "{", "no", '{"members": [0, 1], "statement": NaN}', "[]", "<html>"])
@@ -285,6 +305,12 @@ class TestWhatIsNeverMixed:
         await keep(parts.ledger, memory(TEA[0]), memory(TEA[1], **fields), embedder=EMBEDDER)
         assert (await consolidated(parts)).steps == ()
 
+    async def test_two_people(self, chatty: Parts, llm: ScriptedLLM) -> None:
+        await known(chatty, "My sister lives in Oslo", "My brother lives in Oslo")
+        llm.default = json.dumps(answer([0, 1], "My sister and my brother live in Oslo"))
+        await consolidate(ANN, parts=chatty, run=run(), merging=Merging(likings=Likings(similarity=0.1)))
+        assert llm.calls("chat") == []
+
     async def test_two_users(self, parts: Parts) -> None:
         await keep(parts.ledger, memory(TEA[0]), memory(TEA[1], scope=Scope("bob")), embedder=EMBEDDER)
         assert (await consolidated(parts)).steps == ()
@@ -340,8 +366,6 @@ class TestBounds:
 
 class TestTrouble:
     async def test_a_memory_that_changes_meanwhile_is_left_alone(self, chatty: Parts, llm: ScriptedLLM) -> None:
-        import asyncio
-
         sources = await known(chatty, *BUDGET)
         loop = asyncio.get_running_loop()
 
@@ -356,8 +380,6 @@ class TestTrouble:
         assert "Final Hawaii budget is $15,000" in await contents(chatty.ledger)
 
     async def test_what_is_erased_meanwhile_does_not_come_back(self, chatty: Parts, llm: ScriptedLLM) -> None:
-        import asyncio
-
         sources = await known(chatty, *BUDGET, "The user's dog is called Rex")
         loop = asyncio.get_running_loop()
 

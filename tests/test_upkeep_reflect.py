@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -273,6 +274,21 @@ class TestRuns:
         await reflected(ledger, chat, effects=(Finish(job.id, job.lease or ""),))
         assert PORTS in await contents(ledger)
         assert (await ledger.job("ann", job.id)).state is JobState.DONE
+
+    async def test_what_is_erased_meanwhile_does_not_come_back_in_an_insight(
+        self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def erase_then_answer(request: object) -> str:
+            what = Erase(Target.MEMORY, deployed[1].id)
+            asyncio.run_coroutine_threadsafe(ledger.erase(ANN, what, by=BY), loop).result(10)
+            return answer(insight(PORTS, 1, 3))
+
+        llm.reply(erase_then_answer)
+        with pytest.raises(Conflict, match="erased"):
+            await reflected(ledger, chat)
+        assert PORTS not in await contents(ledger, *Status)
 
     @pytest.mark.parametrize("wrong", [{"look": 1}, {"most": 0}])
     def test_settings_that_make_no_sense_are_refused(self, wrong: dict[str, int]) -> None:

@@ -35,7 +35,7 @@ from recollect.write.settling.reconcile import reconcile
 from recollect.write.settling.resolution import Limits as Settling
 from recollect.write.settling.resolve import Resolution, resolve
 from recollect.write.speakers import by_speaker
-from recollect.write.triggers import Triggers, closing_when_idle, has_drifted, job_key, learning
+from recollect.write.triggers import Triggers, has_drifted, job_key, learning
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -98,8 +98,6 @@ async def remember(
         return Appended()
     vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
     jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
-    if jobs and scope.session:
-        jobs.append(closing_when_idle(scope, habits.triggers, now=now()))
     return await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs)
 
 

@@ -17,7 +17,7 @@ class Listed:
 SECTIONS: Mapping[str, Mapping[str, Listed]] = {
     "Keep": {
         "add": Listed("add:add", "Keep a memory, word for word."),
-        "remember": Listed("remember:remember", "Keep what was said, as a turn of a session."),
+        "remember": Listed("remember:remember", "Keep what was said, as a turn of a session, and learn from it."),
         "update": Listed("update:update", "Change the words or the fields of a memory."),
         "forget": Listed("forget:forget", "Take a memory, or all of them, out of recall."),
         "restore": Listed("restore:restore", "Make a forgotten or superseded memory active again."),
@@ -41,7 +41,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
     "Look after": {
         "stats": Listed("stats:stats", "Count what is kept, and what the LLM cost."),
         "review": Listed("review:review", "List what waits for a person to look at it, and decide."),
-        "upkeep": Listed("upkeep:upkeep", "Expire, prune and consolidate a user's memories now."),
+        "upkeep": Listed("upkeep:upkeep", "Put a user's memories in order now."),
         "sessions": Listed("sessions:sessions", "List sessions, or end one."),
         "jobs": Listed("jobs:jobs", "Show the work behind the answers, and set right what failed."),
         "worker": Listed("worker:worker", "Do the work behind the answers, as a process of its own."),

@@ -50,7 +50,7 @@ class Worker:
         self._run = run
         self._at_once = at_once
         self._poll_s = poll_s
-        self._patience = patience or Patience()
+        self.patience = patience or Patience()
         self._under_way: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -92,7 +92,7 @@ class Worker:
         """Do what is due now and what comes of it, and return when nothing is left; gives how many jobs were done."""
         begun, done = 0, self.done
         while most is None or begun < most:
-            jobs = await self._ledger.lease(worker=self.name, limit=self._at_once, lease_s=self._patience.lease_s)
+            jobs = await self._ledger.lease(worker=self.name, limit=self._at_once, lease_s=self.patience.lease_s)
             if not jobs and not self._under_way:
                 break
             if not jobs:
@@ -123,7 +123,7 @@ class Worker:
         free = self._at_once - len(self._under_way)
         if free < 1:
             return 0
-        jobs = await self._ledger.lease(worker=self.name, limit=free, lease_s=self._patience.lease_s)
+        jobs = await self._ledger.lease(worker=self.name, limit=free, lease_s=self.patience.lease_s)
         for job in jobs:
             task = asyncio.create_task(self._do(job))
             self._under_way.add(task)
@@ -136,7 +136,7 @@ class Worker:
         self._news.set()
 
     async def _do(self, job: Job) -> None:
-        if job.tries > self._patience.tries:
+        if job.tries > self.patience.tries:
             await self._give_up(job, "it was begun again and again, and whoever did it was gone before it ended")
             return
         keeping = asyncio.create_task(self._keep(job))
@@ -165,9 +165,9 @@ class Worker:
     async def _keep(self, job: Job) -> None:
         """Renew the lease while the job runs."""
         while True:
-            await asyncio.sleep(self._patience.lease_s / 3)
+            await asyncio.sleep(self.patience.lease_s / 3)
             try:
-                await self._ledger.renew(job, lease_s=self._patience.lease_s)
+                await self._ledger.renew(job, lease_s=self.patience.lease_s)
             except Conflict:
                 return
             except RecollectError as error:
@@ -176,8 +176,8 @@ class Worker:
     async def _give_up(self, job: Job, error: str) -> None:
         """Have it tried again later or, after so many tries, never, until a person says so."""
         self.failed += 1
-        again = job.tries < self._patience.tries
-        retry_at = now() + timedelta(seconds=self._patience.wait_s(job.tries)) if again else None
+        again = job.tries < self.patience.tries
+        retry_at = now() + timedelta(seconds=self.patience.wait_s(job.tries)) if again else None
         _log.warning(
             "job %s (%s) failed at try %d%s: %s",
             job.id, job.kind, job.tries, "" if again else " and is given up", error,

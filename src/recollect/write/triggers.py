@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -53,13 +53,6 @@ def learning(
 def closing(scope: Scope) -> NewJob:
     """The job that ends a conversation: learns what is left, writes its episode, promotes what matters."""
     return NewJob(kind=JobKind.CLOSE, key=job_key(scope))
-
-
-def closing_when_idle(scope: Scope, triggers: Triggers, *, now: datetime) -> NewJob:
-    """The job that ends a conversation once nothing more is said; each word puts it off."""
-    # What is left is learned first: both are due at the same time.
-    due_at = now + timedelta(seconds=triggers.idle_s)
-    return replace(closing(scope), due_at=due_at, postpone=True, priority=-1)
 
 
 def job_key(scope: Scope) -> str:

@@ -21,8 +21,8 @@ _COLUMNS = [ID, Column("SINCE", style="dim"), Column("CATEGORY"), Column("MEMORY
     whose="user project session",
     examples=(
         "recollect review --user alex",
-        "recollect review --approve ID --user alex",
         'recollect review --edit ID --text "Answer in English" --user alex',
+        "recollect review --approve ID --user alex",
     ),
 )
 @click.option("--approve", metavar="ID", help="Let it be recalled from now on.")

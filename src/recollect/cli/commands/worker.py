@@ -13,8 +13,6 @@ from recollect.cli.given import Given, pass_given
 from recollect.cli.records import counted
 from recollect.cli.terminal import bold, dim, print_json, say
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
 
 @click.command(cls=Command, whose="", examples=("recollect worker", "recollect worker --once"))
 @click.option("--once", is_flag=True, help="Do what is due now, then stop.")
@@ -38,18 +36,32 @@ async def _once(given: Given) -> int:
 
 
 async def _for_ever(given: Given) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, stop.set)
+    told = _Told()
     async with given.open_async() as memory:
         work = await memory.start_worker()
         if not given.json:
             say("Working as ", bold(work.name), dim("  Ctrl-C stops it"))
             sys.stdout.flush()
-        await stop.wait()
-        for number in _SIGNALS:
-            # Whoever cannot wait is obeyed.
-            loop.remove_signal_handler(number)
-        await work.stop()
+        await told.stop.wait()
+        patient, hurried = asyncio.create_task(work.stop()), asyncio.create_task(told.hurry.wait())
+        await asyncio.wait((patient, hurried), return_when=asyncio.FIRST_COMPLETED)
+        if not patient.done():
+            # What was under way is given back, for another to do.
+            await work.stop(grace_s=0)
+            await patient
+            raise KeyboardInterrupt
+        hurried.cancel()
         return work.done
+
+
+class _Told:
+    """Whether this process was told to stop, and told again."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._hear)
+
+    def _hear(self) -> None:
+        (self.hurry if self.stop.is_set() else self.stop).set()

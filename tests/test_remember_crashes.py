@@ -1,0 +1,272 @@
+"""Whatever fails between what was said and what was learned: nothing is lost, and nothing is there twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import AsyncMemory
+from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.service import Service
+from recollect.testing.llm_faults import Fault, hang, html_page, http_error, no_body, reset, trickle, truncated
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.upkeep.worker import Patience
+from tests.remember_samples import ALEX, EXTRACT, asked, claim, exchange, learns, opened_async, serve
+
+SAID = "My bike is a red Cargo bike."
+BIKE = "User's bike is a red Cargo bike"
+TALK: dict[str, Any] = {"user_id": ALEX, "session_id": "monday"}
+# A lease so short that whoever opens the ledger again need not wait for it.
+SHORT = Patience(lease_s=0.5, first_wait_s=0.01, longest_wait_s=0.05)
+
+
+async def known(memory: AsyncMemory) -> list[str]:
+    found = await memory.get_all(user_id=ALEX, statuses=["active", "review", "superseded", "forgotten"])
+    return [each.content for each in found]
+
+
+async def killed(service: Service, memory: AsyncMemory) -> None:
+    """End it without a moment's grace, as if the process were gone."""
+    await service.care.worker.stop(grace_s=0)
+    await memory.close()
+
+
+async def until(happened: Callable[[], Awaitable[object]], timeout_s: float = 15.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not await happened():  # noqa: ASYNC110 - what happens is in a file, and no event tells of it
+            await asyncio.sleep(0.05)
+
+
+async def caught_up(memory: AsyncMemory) -> bool:
+    """Do what is due; whether every job is done by now."""
+    await memory.work()
+    jobs = await memory.jobs(user_id=ALEX)
+    return all(job.state is JobState.DONE for job in jobs)
+
+
+async def learned_once(home: Path, llm: ScriptedLLM) -> None:
+    """Opened again, the ledger has both turns, and what they say once."""
+    async with opened_async(home, llm) as memory:
+        serve(memory, SHORT)
+        await until(lambda: caught_up(memory))
+        assert await known(memory) == [BIKE]
+        assert len(await memory.turns(**TALK)) == 2
+        llm.clear()
+        await memory.work()
+        assert asked(llm) == []
+
+
+async def test_a_service_that_ends_right_after_the_turns_were_kept_learns_from_them_later(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    learns(llm, SAID, claim(BIKE))
+    async with opened_async(tmp_path, llm, learn_wait_s=0.5) as memory:
+        await memory.remember(exchange(SAID), **TALK)
+        await killed(serve(memory, SHORT), memory)
+    assert asked(llm) == []
+    await learned_once(tmp_path, llm)
+
+
+async def test_a_service_that_ends_while_the_model_is_asked_asks_again_later(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    learns(llm, SAID, claim(BIKE))
+    llm.fault(hang())
+    async with opened_async(tmp_path, llm) as memory:
+        service = serve(memory, SHORT)
+        await memory.remember(exchange(SAID), **TALK)
+        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, EXTRACT))
+        assert await known(memory) == []
+        await killed(service, memory)
+    await learned_once(tmp_path, llm)
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+async def test_a_service_that_ends_around_the_write_of_what_was_learned(
+    tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, applied: bool
+) -> None:
+    learns(llm, SAID, claim(BIKE))
+    async with opened_async(tmp_path, llm) as memory:
+        service = serve(memory, SHORT)
+        ledger, arrived = service._means.ledger, asyncio.Event()
+        apply = ledger.apply
+
+        async def stuck(*args: Any, **kwargs: Any) -> Any:
+            if applied:
+                await apply(*args, **kwargs)
+            arrived.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(ledger, "apply", stuck)
+        await memory.remember(exchange(SAID), **TALK)
+        await asyncio.wait_for(arrived.wait(), 10)
+        await killed(service, memory)
+    assert len(asked(llm, EXTRACT)) == 1
+    await learned_once(tmp_path, llm)
+
+
+async def test_a_job_whose_lease_went_to_another_has_no_effect(
+    tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learns(llm, SAID, claim(BIKE))
+    async with opened_async(tmp_path, llm) as slow, opened_async(tmp_path, llm) as other:
+        service = serve(slow, Patience(lease_s=0.3))
+        serve(other, SHORT)
+        go_on, ledger = asyncio.Event(), service._means.ledger
+        apply = ledger.apply
+
+        async def late(*args: Any, **kwargs: Any) -> Any:
+            await go_on.wait()
+            return await apply(*args, **kwargs)
+
+        async def lost(*args: Any, **kwargs: Any) -> Any:
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr(ledger, "apply", late)
+        monkeypatch.setattr(ledger, "renew", lost)
+        await slow.remember(exchange(SAID), **TALK)
+        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, EXTRACT))
+        await until(lambda: caught_up(other))
+        go_on.set()
+        await service.care.worker.stop()
+        assert await known(other) == [BIKE]
+        assert len(await other.history(user_id=ALEX)) == 3
+
+
+GOOD = '{"memories": [{"turns": [1], "content": "User\'s bike is a red Cargo bike", "importance": 0.8}]}'
+# Of these nothing can be used.
+BROKEN: dict[str, str | Fault] = {
+    "nothing": "",
+    "null": "null",
+    "prose": "I am sorry, {I} cannot {do that}.",
+    "cut off before anything": '{"memories": [{"turns": [1], "cont',
+    "no list": '{"memories": NaN}',
+    "wrong types": '{"memories": [1, 2, null, {"content": 7}]}',
+    "ten megabytes": GOOD[:-2] + ', {"turns": [1], "content": "' + "x" * 10_000_000 + '"}]}',
+    "html page": html_page(),
+    "no body": no_body(),
+    "reset": reset(),
+    "half of the body": truncated(),
+    "one byte a second": trickle(1.0),
+    "hangs": hang(),
+    "500": http_error(500),
+    "429": http_error(429),
+}
+# These are to be read all the same.
+READ: dict[str, str] = {
+    "fenced": f"```json\n{GOOD}\n```",
+    "prose with braces": f"Sure! Here {{it}} is:\n{GOOD}\nHope that {{helps}}.",
+    "thinking": f"<think>The user {{has}} a bike.</think>{GOOD}",
+    "cut off after one": GOOD[:-2] + ', {"turns": [1], "conte',
+    "NaN": GOOD.replace("0.8", "NaN"),
+    "duplicate keys": GOOD.replace('"importance"', '"content": "User\'s bike is a red Cargo bike", "importance"'),
+    "lone surrogate": GOOD.replace("0.8}", '0.8}, {"turns": [1], "content": "Bike \\ud800"}'),
+    "unknown and negative turns": GOOD.replace("[1]", "[7, -3, 900]"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+async def test_a_model_that_gives_nothing_usable_is_tried_again_then_given_up_and_can_be_replayed(
+    tmp_path: Path, llm: ScriptedLLM, how: str
+) -> None:
+    broken = BROKEN[how]
+    async with opened_async(tmp_path, llm, llm_timeout_s=0.6) as memory:
+        serve(memory, Patience(tries=2, first_wait_s=0.01, longest_wait_s=0.02))
+        if isinstance(broken, str):
+            llm.default = broken
+        else:
+            llm.fault(broken, times=None)
+        job = (await memory.remember(exchange(SAID), **TALK, wait=20.0)).job
+        assert job is not None
+        assert (job.state, job.tries, bool(job.error)) == (JobState.DEAD, 2, True)
+        assert await known(memory) == []
+        assert len(await memory.turns(**TALK)) == 2
+        assert (await memory.sessions(user_id=ALEX))[0].learned_to == 0
+        llm._pending.clear()
+        llm.default = GOOD
+        await memory.replay_jobs([job.id], user_id=ALEX)
+        await until(lambda: caught_up(memory))
+        assert await known(memory) == [BIKE]
+
+
+@pytest.mark.parametrize("how", READ)
+async def test_an_answer_that_is_only_badly_written_is_read_at_the_first_try(
+    tmp_path: Path, llm: ScriptedLLM, how: str
+) -> None:
+    async with opened_async(tmp_path, llm) as memory:
+        llm.default = READ[how]
+        job = (await memory.remember(exchange(SAID), **TALK, wait=30.0)).job
+        assert job is not None
+        assert (job.state, job.tries) == (JobState.DONE, 1)
+        assert BIKE in await known(memory)
+
+
+async def test_an_answer_that_is_only_in_the_reasoning_is_read(tmp_path: Path, llm: ScriptedLLM) -> None:
+    async with opened_async(tmp_path, llm) as memory:
+        llm.when(EXTRACT).reply("", reasoning=GOOD)
+        await memory.remember(exchange(SAID), **TALK, wait=True)
+        assert await known(memory) == [BIKE]
+
+
+async def test_a_thousand_claims_of_one_turn_are_held_to_a_limit(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, SAID, *(claim(f"User's bike is a red Cargo bike, says {'x' * n}") for n in range(1, 1001)))
+    async with opened_async(tmp_path, llm) as memory:
+        job = (await memory.remember(exchange(SAID), **TALK, wait=30.0)).job
+        assert job is not None
+        assert job.state is JobState.DONE
+        assert len(await memory.get_all(user_id=ALEX, limit=1000)) <= 50
+
+
+async def test_a_job_is_tried_again_by_itself_once_the_model_is_sane(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, SAID, claim(BIKE))
+    # The question and the one that asks for a better answer.
+    llm.fault(no_body(), times=2)
+    async with opened_async(tmp_path, llm) as memory:
+        serve(memory, Patience(tries=8, first_wait_s=0.01, longest_wait_s=0.02))
+        job = (await memory.remember(exchange(SAID), **TALK, wait=20.0)).job
+        assert job is not None
+        assert job.state is JobState.DONE
+        assert job.tries == 2
+        assert await known(memory) == [BIKE]
+
+
+async def test_a_poisoned_job_of_one_user_does_not_delay_another_users(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, SAID, claim(BIKE))
+    llm.when("poison").reply("", faults=[hang()])
+    async with opened_async(tmp_path, llm, worker_jobs=2, llm_timeout_s=30) as memory:
+        for number in range(5):
+            said = exchange(f"This is poison number {number}.")
+            await memory.remember(said, user_id="mallory", session_id=f"s{number}")
+        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, "poison"))
+        job = (await memory.remember(exchange(SAID), **TALK, wait=10.0)).job
+        assert job is not None
+        assert job.state is JobState.DONE
+        service = serve(memory, SHORT)
+        await service.care.worker.stop(grace_s=0)
+
+
+async def test_five_failures_in_a_row_are_trouble_until_something_goes_well(tmp_path: Path, llm: ScriptedLLM) -> None:
+    async with opened_async(tmp_path, llm) as memory:
+        care = serve(memory, Patience(tries=5, first_wait_s=0.01, longest_wait_s=0.02)).care
+        assert await care.trouble() == ""
+        llm.fault(no_body(), times=None)
+        await memory.remember(exchange(SAID), **TALK, wait=20.0)
+        assert "5 jobs failed in a row" in await care.trouble()
+        llm._pending.clear()
+        await memory.remember(exchange("I also have a blue bike."), **TALK, wait=20.0)
+        assert await care.trouble() == ""
+
+
+async def test_a_job_that_nobody_does_is_trouble(tmp_path: Path, llm: ScriptedLLM) -> None:
+    async with opened_async(tmp_path, llm) as memory:
+        service = serve(memory, SHORT)
+        due_at = now() - timedelta(seconds=400)
+        await service._means.ledger.enqueue(Scope(ALEX), [NewJob(kind=JobKind.EXTRACT, due_at=due_at)])
+        assert "a job has been due for 40" in await service.care.trouble()

@@ -90,16 +90,17 @@ class AsyncMemory(Caring, Opening):
         session_id: str | None = None,
         by: str = "python",
         wait: bool | float = False,
+        mode: str | None = None,
     ) -> Remembered:
         """Keep what was said: OpenAI-style messages, in order; they are on disk and can be searched at once.
 
         What they say is learned behind the answer. `wait` waits for it, at most a minute or so many seconds; the
-        result's `job` tells what came of it.
+        result's `job` tells what came of it. `mode` says what the LLM listens for: chat, document, task or profile.
         """
         service = await self._open()
         scope = read_scope(user_id, project_id, session_id)
         service.care.start()
-        return await service.remember(scope, messages, by=read_by(by), wait_s=read_wait(wait))
+        return await service.remember(scope, messages, by=read_by(by), wait_s=read_wait(wait), mode=mode)
 
     async def update(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recollect.api_open import Opening
@@ -39,6 +39,29 @@ class Caring(Opening):
         job = await care.end_session(scope)
         within_s = read_wait(wait)
         return await care.finished(scope.user, job.id, within_s=within_s) if within_s else job
+
+    async def end_run(
+        self,
+        goal: str,
+        *,
+        user_id: str,
+        session_id: str,
+        project_id: str | None = None,
+        steps: Sequence[Mapping[str, str]] = (),
+        answer: str = "",
+        success: bool | None = None,
+        lessons: Sequence[str] = (),
+        run_id: str | None = None,
+    ) -> tuple[Outcome, ...]:
+        """Keep what an agent's run came to: its goal, steps, outcome and lessons, as an episode if it was a task.
+
+        A step is {"kind": "thought" | "action" | "observation", "content": ...}. The same `run_id` twice is once.
+        """
+        from recollect.conversation.run import read_run
+
+        scope = read_scope(user_id, project_id, session_id)
+        run = read_run(run_id, goal, steps=steps, answer=answer, success=success, lessons=lessons)
+        return await (await self._care()).end_run(scope, run)
 
     async def sessions(self, *, user_id: str, limit: int = 100) -> list[Conversation]:
         """A user's sessions, the latest first."""

@@ -10,7 +10,9 @@ from typing import Any
 from recollect import remember
 from recollect.conversation import afterwards
 from recollect.conversation.afterwards import Means
-from recollect.model.change import By
+from recollect.conversation.run import Run as AgentRun
+from recollect.errors import Backlog
+from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Receipt
 from recollect.model.job import Job, JobKind, JobState, JobStats
@@ -34,6 +36,8 @@ from recollect.write.triggers import closing
 _MOST_FAILURES = 5
 _OLDEST_S = 300.0
 _LOOK_AGAIN_S = 0.05
+_LOOK_EVERY_S = 1.0
+_MOST_LOOKED_AT = 10_000
 _OVER = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
 
 
@@ -48,11 +52,14 @@ class Care:
         *,
         jobs_at_once: int = 4,
         patience: Patience | None = None,
+        most_waiting: int = 1000,
     ) -> None:
         self._means = means
         self._ledger = means.ledger
         self._learning = learning
         self._house = house or Housekeeping()
+        self._most_waiting = most_waiting
+        self._looked_at: dict[str, float] = {}
         self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
         self.timekeeper = Timekeeper(means.ledger, self._house)
 
@@ -127,6 +134,18 @@ class Care:
         """Keep jobs from having any effect."""
         return await self._ledger.cancel(user, ids)
 
+    async def check_backlog(self, user: str) -> None:
+        """Raise a Backlog if more waits for this user than may; looked at now and then, for it takes a moment."""
+        moment = asyncio.get_running_loop().time()
+        if moment - self._looked_at.get(user, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
+            return
+        if len(self._looked_at) > _MOST_LOOKED_AT:
+            self._looked_at.clear()
+        waiting = (await self._ledger.job_stats(user)).waiting
+        if waiting >= self._most_waiting:
+            raise Backlog(f"{waiting:,} jobs of this user wait already: let a worker do some, then try again")
+        self._looked_at[user] = moment
+
     async def job_stats(self, user: str | None = None) -> JobStats:
         """How much work there is."""
         return await self._ledger.job_stats(user)
@@ -151,6 +170,10 @@ class Care:
         *_, job = await self._ledger.enqueue(scope, jobs)
         self.worker.nudge()
         return job
+
+    async def end_run(self, scope: Scope, run: AgentRun) -> tuple[Outcome, ...]:
+        """Keep what an agent's run came to: an episode with goal, steps, outcome and lessons, if it was a task."""
+        return await afterwards.end_run(scope, run, self._means, self._learning.after)
 
     async def sessions(self, user: str, *, limit: int = 100) -> list[Conversation]:
         """A user's conversations, the latest first."""

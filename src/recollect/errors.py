@@ -13,6 +13,7 @@ RecollectError
 │   ├── StoreUnavailable  the ledger cannot be reached or opened         (retryable)
 │   │   ├── StoreBusy     other writers held the ledger for too long     (retryable)
 │   │   └── DiskFull      no space left for the ledger                   (retryable)
+│   ├── Backlog           more work waits for a user than may            (retryable)
 │   └── ModelUnavailable  an embedder, reranker or LLM does not answer   (retryable)
 │       └── BrokenAnswer  it answered, but nothing that can be used      (retryable)
 ├── StoreCorrupt          the ledger's file is damaged
@@ -65,6 +66,10 @@ class Unavailable(RecollectError):
     """A part we depend on cannot serve now; trying again later can help."""
 
     retryable = True
+
+
+class Backlog(Unavailable):
+    """More work waits for a user than may; nothing was kept."""
 
 
 class StoreUnavailable(Unavailable):

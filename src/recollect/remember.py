@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.afterwards import Afterwards, Means
+from recollect.errors import BrokenAnswer
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By, Once, Outcome
 from recollect.model.effect import Effect, Finish, Note, Queue, Spent
@@ -24,6 +25,7 @@ from recollect.models.embedding import Embedder
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.extraction.extract import Extracted, Limits, extract
+from recollect.write.extraction.prompt import style_of
 from recollect.write.listen import listen
 from recollect.write.rules.learn import learn_by_rules
 from recollect.write.screening.imperatives import review_reason
@@ -89,8 +91,11 @@ async def remember(
     habits: Learning,
     *,
     by: By,
+    mode: str | None = None,
 ) -> Appended:
-    """Listen, embed, append to the session's log with a job that learns from it."""
+    """Listen, embed, append to the session's log with a job that learns from it, in the mode that is said."""
+    if mode is not None:
+        style_of(mode)
     turns = listen(scope, messages)
     if habits.redact:
         turns = [replace(turn, content=redact(turn.content).text) for turn in turns]
@@ -98,6 +103,8 @@ async def remember(
         return Appended()
     vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
     jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
+    if mode is not None:
+        jobs = [replace(job, payload={"mode": mode}) for job in jobs]
     return await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs)
 
 
@@ -125,6 +132,7 @@ def learning_now(scope: Scope) -> NewJob:
 async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
     """Learn from what was said in a conversation since the last time, and finish the job in the same transaction."""
     scope, ledger = job.scope, means.ledger
+    habits = replace(habits, mode=job.payload.get("mode", habits.mode))
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
     before, fresh = await _unlearned(scope, conversation, means, habits)
@@ -171,7 +179,14 @@ async def _extracted(
         said = [*before, *turns]
         learned = [each for each in by_speaker(learn_by_rules(said, now=now()), said) if _is_of(turns, each)]
         return Extracted(learned=tuple(_worth(learned, habits.limits))), how
-    found = await extract(turns, chat=means.chat, context=before, mode=habits.mode, now=now(), limits=habits.limits)
+    try:
+        found = await extract(
+            turns, chat=means.chat, context=before, mode=habits.mode, now=now(), limits=habits.limits
+        )
+    except BrokenAnswer as error:
+        # It cost something all the same.
+        await means.ledger.apply(scope, [], by=By(BY), effects=[_spent_on(scope, "extract", means.chat.model, error)])
+        raise
     return found, how
 
 
@@ -204,19 +219,19 @@ async def _settled(
 
 def _spent(scope: Scope, step: str, cost: Extracted | Resolution) -> list[Spent]:
     """What a step asked of a model, if it did."""
-    if not cost.calls:
-        return []
-    return [
-        Spent(
-            user=scope.user,
-            step=step,
-            model=cost.model,
-            calls=cost.calls,
-            tokens_in=cost.tokens_in,
-            tokens_out=cost.tokens_out,
-            at=now(),
-        )
-    ]
+    return [_spent_on(scope, step, cost.model, cost)] if cost.calls else []
+
+
+def _spent_on(scope: Scope, step: str, model: str, cost: Extracted | Resolution | BrokenAnswer) -> Spent:
+    return Spent(
+        user=scope.user,
+        step=step,
+        model=model,
+        calls=cost.calls,
+        tokens_in=cost.tokens_in,
+        tokens_out=cost.tokens_out,
+        at=now(),
+    )
 
 
 def _follow_ups(conversation: Conversation, learned_to: int, habits: Learning) -> list[NewJob]:

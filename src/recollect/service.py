@@ -49,6 +49,7 @@ class Service:
         learning: Learning | None = None,
         house: Housekeeping | None = None,
         jobs_at_once: int = 4,
+        most_waiting: int = 1000,
     ) -> None:
         self._ledger = finders.ledger
         self._index = finders.index
@@ -59,7 +60,7 @@ class Service:
         self._accesses = Accesses(finders.ledger)
         self._learning = learning or Learning()
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
-        self.care = Care(self._means, self._learning, house, jobs_at_once=jobs_at_once)
+        self.care = Care(self._means, self._learning, house, jobs_at_once=jobs_at_once, most_waiting=most_waiting)
 
     @property
     def model(self) -> EmbeddingModel:
@@ -79,9 +80,11 @@ class Service:
         *,
         by: By,
         wait_s: float = 0.0,
+        mode: str | None = None,
     ) -> Remembered:
         """Keep what was said; what it says is learned behind, or before this returns if it may take so long."""
-        appended = await remember.remember(scope, messages, self._means, self._learning, by=by)
+        await self.care.check_backlog(scope.user)
+        appended = await remember.remember(scope, messages, self._means, self._learning, by=by, mode=mode)
         job = next(iter(appended.jobs), None)
         if job is None:
             return Remembered(appended.turns)

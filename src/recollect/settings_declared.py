@@ -259,6 +259,9 @@ class Settings(BaseModel):
     forget_days: Annotated[
         float, Field(ge=1, le=36_500, description="What was forgotten can be brought back for so many days.")
     ] = 30.0
+    most_waiting_jobs: Annotated[
+        int, Field(ge=1, description="While so many jobs of a user wait, remember asks to try again later.")
+    ] = 1000
     worker_jobs: Annotated[int, Field(ge=1, le=256, description="How many jobs a worker does at a time.")] = 4
     redact_turns: Annotated[
         bool, Field(description="Keep passwords, keys and card numbers out of the log of what was said, too.")

@@ -224,6 +224,7 @@ class Memory:
     reembed = _blocking(AsyncMemory.reembed)
     stats = _blocking(AsyncMemory.stats)
     end_session = _blocking(AsyncMemory.end_session)
+    end_run = _blocking(AsyncMemory.end_run)
     sessions = _blocking(AsyncMemory.sessions)
     job = _blocking(AsyncMemory.job)
     jobs = _blocking(AsyncMemory.jobs)

@@ -62,6 +62,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
             learning=_learning(settings),
             house=_house(settings),
             jobs_at_once=settings.worker_jobs,
+            most_waiting=settings.most_waiting_jobs,
         )
         opened.pop_all()
     return service

@@ -8,13 +8,14 @@ from typing import Any
 
 from recollect.conversation import compress as compressing
 from recollect.conversation.close import close
-from recollect.conversation.episodes import episode_of_talk
+from recollect.conversation.episodes import episode_of_run, episode_of_talk
 from recollect.conversation.promote import promote
+from recollect.conversation.run import Run
 from recollect.conversation.summarise import invocations, summarise, summary_id
 from recollect.conversation.written import Written, mark_of, noted
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import By, Change
+from recollect.model.change import By, Change, Outcome
 from recollect.model.effect import Effect, Finish, Note, Queue, Spent
 from recollect.model.erase import Remade
 from recollect.model.job import Job, JobKind, NewJob
@@ -145,6 +146,18 @@ async def end(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
     return await _write(job, conversation, written, means, since=since)
 
 
+async def end_run(scope: Scope, run: Run, means: Means, habits: Afterwards) -> tuple[Outcome, ...]:
+    """Keep what a run came to with its conversation, and as an episode if it was a task; twice is once."""
+    ledger = means.ledger
+    since = await ledger.revision(scope.user)
+    conversation = await ledger.conversation(scope)
+    written = await episode_of_run(conversation, run, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
+    changes = await with_vectors(written.changes, embedder=means.embedder)
+    effects = [*_spent(scope, "run", [written]), *_notes(scope, conversation, [written])]
+    applied = await ledger.apply(scope, changes, by=By(BY, "the end of a run"), effects=effects, since=since)
+    return applied.outcomes
+
+
 async def _turns_after(scope: Scope, position: int, means: Means) -> list[Turn]:
     return await means.ledger.turns(scope, after=position, limit=_MOST_TURNS)
 
@@ -156,10 +169,20 @@ async def _write(
     scope = job.scope
     changes: list[Change] = [change for each in written for change in each.changes]
     told = {"changes": len(changes), "reasons": [reason for each in written for reason in each.reasons]}
-    effects: list[Effect] = [
+    effects = [*_spent(scope, str(job.kind), written), *_notes(scope, conversation, written)]
+    if any(each.left for each in written):
+        effects.append(Queue(scope, NewJob(kind=JobKind.SUMMARISE, key=job_key(scope))))
+    effects.append(Finish(job.id, job.lease or "", told))
+    changes = await with_vectors(changes, embedder=means.embedder)
+    await means.ledger.apply(scope, changes, by=By(BY, str(job.kind)), effects=effects, since=since)
+    return told
+
+
+def _spent(scope: Scope, step: str, written: Sequence[Written]) -> list[Effect]:
+    return [
         Spent(
             user=scope.user,
-            step=str(job.kind),
+            step=step,
             model=each.cost.model,
             calls=each.cost.calls,
             tokens_in=each.cost.tokens_in,
@@ -169,11 +192,8 @@ async def _write(
         for each in written
         if each.cost.calls
     ]
-    if fields := noted(conversation, written):
-        effects.append(Note(scope, fields))
-    if any(each.left for each in written):
-        effects.append(Queue(scope, NewJob(kind=JobKind.SUMMARISE, key=job_key(scope))))
-    effects.append(Finish(job.id, job.lease or "", told))
-    changes = await with_vectors(changes, embedder=means.embedder)
-    await means.ledger.apply(scope, changes, by=By(BY, str(job.kind)), effects=effects, since=since)
-    return told
+
+
+def _notes(scope: Scope, conversation: Conversation, written: Sequence[Written]) -> list[Effect]:
+    fields = noted(conversation, written)
+    return [Note(scope, fields)] if fields else []

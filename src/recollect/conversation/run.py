@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
+from recollect.errors import InvalidInput
+from recollect.model.ids import new_id
+from recollect.model.text import checked_id, mended_text
+from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 
 # Fewer actions than this are an answer, not a task.
@@ -65,6 +69,33 @@ class Run:
     def is_task(self) -> bool:
         """Whether it took several steps, or taught something."""
         return bool(self.goal.strip()) and (len(self.actions) >= LEAST_ACTIONS or bool(self.lessons))
+
+
+def read_run(
+    id: str | None,
+    goal: str,
+    *,
+    steps: Sequence[Mapping[str, str]],
+    answer: str,
+    success: bool | None,
+    lessons: Sequence[str],
+) -> Run:
+    """A run that ends now, as it is handed over, or an InvalidInput that says what is wrong with it."""
+    kinds = tuple(StepKind)
+    for step in steps:
+        if not isinstance(step, Mapping) or step.get("kind") not in kinds or not isinstance(step.get("content"), str):
+            raise InvalidInput(f"a step is {{'kind': one of {', '.join(kinds)}, 'content': text}}, not {step!r}")
+    if isinstance(lessons, str) or not all(isinstance(lesson, str) for lesson in lessons):
+        raise InvalidInput("lessons are a list of texts")
+    return Run(
+        id=checked_id(id, name="run_id") if id else new_id(),
+        goal=mended_text(goal),
+        steps=tuple(RunStep(StepKind(step["kind"]), mended_text(step["content"])) for step in steps),
+        answer=mended_text(answer),
+        success=success,
+        lessons=tuple(map(mended_text, lessons)),
+        ended_at=now(),
+    )
 
 
 @dataclass(frozen=True, slots=True)

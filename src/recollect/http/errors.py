@@ -13,6 +13,7 @@ STATUSES: dict[type[errors.RecollectError], int] = {
     errors.Conflict: 409,
     errors.Unsupported: 501,
     errors.DiskFull: 507,
+    errors.Backlog: 429,
     errors.Unavailable: 503,
     errors.StoreCorrupt: 500,
     errors.StoreTooNew: 500,

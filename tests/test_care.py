@@ -1,0 +1,179 @@
+"""The work behind the answers: when it is done, how much may wait, what becomes of sessions and runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import AsyncMemory
+from recollect.errors import Backlog, InvalidInput
+from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.learned import Learned
+from recollect.model.memory import Category
+from recollect.model.scope import Scope
+from recollect.model.turn import Role, Turn
+from recollect.settings import Settings
+from recollect.upkeep.chores import Housekeeping
+from recollect.upkeep.schedule import Timetable
+from recollect.upkeep.timekeeper import Timekeeper
+from recollect.write.speakers import by_speaker
+from recollect.write.triggers import Triggers, learning
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ANN = Scope("ann", session="s")
+
+
+def memory_in(home: Path, **settings: Any) -> AsyncMemory:
+    return AsyncMemory(settings=Settings(home=home, **settings))
+
+
+@pytest.fixture
+async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
+    async with memory_in(tmp_path) as memory:
+        yield memory
+
+
+async def texts(memory: AsyncMemory, **place: Any) -> list[str]:
+    return [record.content for record in await memory.get_all(user_id="ann", **place)]
+
+
+def turn(text: str, *, name: str | None = None, id: str = "t") -> Turn:
+    return Turn(id=id, scope=ANN, role=Role.USER, content=text, said_at=NOW, name=name)
+
+
+async def test_nothing_is_learned_before_there_are_enough_turns(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn_every=3) as memory:
+        kept = await memory.remember("I live in Oslo", user_id="ann", session_id="s")
+        assert kept.job is not None
+        assert kept.job.due_at - kept.job.created_at > timedelta(minutes=29)
+        await memory.remember("Thanks", user_id="ann", session_id="s")
+        assert await memory.work() == 0
+        assert await texts(memory) == []
+        await memory.remember("I like tea", user_id="ann", session_id="s", wait=True)
+        assert sorted(await texts(memory)) == ["User likes tea", "User lives in Oslo"]
+
+
+async def test_a_change_of_topic_is_a_time_to_learn(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn_every=10, learn_drift=0.3) as memory:
+        await memory.remember("I play the violin in an orchestra", user_id="ann", session_id="s")
+        same = await memory.remember("The orchestra plays with violins and cellos", user_id="ann", session_id="s")
+        other = await memory.remember("My invoice for the car repair is wrong", user_id="ann", session_id="s")
+    assert same.job is not None
+    assert other.job is not None
+    assert other.job.due_at < same.job.due_at
+
+
+def test_an_idle_end_is_put_off_by_every_word_and_a_burst_is_not() -> None:
+    from recollect.model.turn import Conversation
+
+    conversation, triggers = Conversation(scope=ANN), Triggers(every=4, idle_s=60, wait_s=1)
+    early = learning(ANN, conversation, [turn("a")], triggers, drifted=False, now=NOW)
+    late = learning(ANN, conversation, [turn("a")] * 4, triggers, drifted=False, now=NOW)
+    assert (early.due_at, early.postpone) == (NOW + timedelta(seconds=60), True)
+    assert (late.due_at, late.postpone) == (NOW + timedelta(seconds=1), False)
+
+
+async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are_not(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, most_waiting_jobs=2, learn_every=100) as memory:
+        for session in "ab":
+            await memory.remember("I live in Oslo", user_id="ann", session_id=session)
+        (await memory._care())._looked_at.clear()
+        with pytest.raises(Backlog, match="2 jobs of this user wait"):
+            await memory.remember("I live in Rome", user_id="ann", session_id="c")
+        assert len(await memory.get_all(user_id="ann", turns=True)) == 2
+        await memory.remember("I live in Rome", user_id="bob", session_id="c")
+
+
+async def test_a_mode_goes_with_the_job_and_an_unknown_one_is_refused(memory: AsyncMemory) -> None:
+    kept = await memory.remember("I live in Oslo", user_id="ann", mode="document")
+    assert kept.job is not None
+    assert kept.job.payload == {"mode": "document"}
+    with pytest.raises(InvalidInput, match="the modes are chat"):
+        await memory.remember("I live in Oslo", user_id="ann", mode="shouting")
+
+
+async def test_a_run_becomes_an_episode_with_its_lessons_once(memory: AsyncMemory) -> None:
+    steps = [{"kind": "action", "content": "build"}, {"kind": "observation", "content": "ok"}]
+    steps.append({"kind": "action", "content": "push the image"})
+    told = {"user_id": "ann", "session_id": "s", "run_id": "r1"}
+    outcomes = await memory.end_run(
+        "Deploy the shop", steps=steps, answer="It is live", lessons=["The tests take long"], **told
+    )
+    episode, lesson = (outcome.record for outcome in outcomes)
+    assert (episode.category, lesson.category) == (Category.EPISODE, Category.LESSON)
+    assert episode.detail["steps"] == ["build", "push the image"]
+    assert episode.detail["outcome"] == "It is live"
+    assert await memory.end_run("Deploy the shop", steps=steps, answer="It is live", **told) == ()
+    [session] = await memory.sessions(user_id="ann")
+    assert [each["run_id"] for each in session.invocations] == ["r1"]
+    with pytest.raises(InvalidInput, match="one of thought, action, observation"):
+        await memory.end_run("x", user_id="ann", session_id="s", steps=[{"kind": "dream", "content": ""}])
+
+
+async def test_sessions_end_by_themselves_and_chores_are_queued(memory: AsyncMemory) -> None:
+    await memory.remember(
+        {"role": "user", "content": "I live in Oslo", "timestamp": NOW}, user_id="ann", session_id="s", wait=True
+    )
+    ledger = (await memory._open())._ledger
+    keeper = Timekeeper(ledger, Housekeeping(timetable=Timetable(idle_s=60, spread_s=0)))
+    assert await keeper.tick() >= 1
+    await memory.work()
+    [session] = await memory.sessions(user_id="ann")
+    assert session.closed_at is not None
+    assert any(record.category is Category.EPISODE for record in await memory.get_all(user_id="ann"))
+    done = {job.kind for job in await memory.jobs(user_id="ann", states=[JobState.DONE])}
+    assert {JobKind.EXTRACT, JobKind.CLOSE, JobKind.UPKEEP} <= done
+
+
+async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> None:
+    care, ledger = await memory._care(), (await memory._open())._ledger
+    assert await care.trouble() == ""
+    for number in range(5):
+        await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload={"chore": "dust"})])
+    await memory.work()
+    assert "5 jobs failed in a row" in await care.trouble()
+
+
+async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, compress_every=4, compress_keep=2) as memory:
+        said = ["My cat is called Mimi", "Really?", "The safe word is xylophone", "I see", "I work at a bakery", "Ah"]
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+        kept = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        await memory.work()
+        before = [text for text in await texts(memory) if "Mimi" in text and "user said" in text]
+        assert before
+        receipt = await memory.erase(user_id="ann", turn_id=kept[1].id)
+        assert [each.kind for each in receipt.remade] == ["episode"]
+        await memory.work()
+        [again] = [text for text in await texts(memory) if "user said" in text]
+        assert "Mimi" in again
+
+
+async def test_the_summary_so_far_goes_into_the_prompt_where_that_is_wanted(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, preset="markdown-proxy", context_summary=True, summary_every=2) as memory:
+        messages = [
+            {"role": "user", "content": "We plan a concert in Bergen with 40 musicians"},
+            {"role": "assistant", "content": "When will it be?"},
+        ]
+        await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        await memory.work()
+        [session] = await memory.sessions(user_id="ann")
+        assert "Bergen" in session.summary
+        recalled = await memory.recall("Who plays in the concert in Bergen?", user_id="ann", session_id="s")
+        assert session.summary.split("”")[0] in recalled.context.text
+
+
+def test_each_of_several_speakers_is_called_by_name() -> None:
+    turns = [turn("I live in Oslo", name="Ann", id="1"), turn("I live in Rome", name="Bob", id="2")]
+    learned = [
+        Learned(content="User lives in Oslo", key="location", value="Oslo", evidence=("1",)),
+        Learned(content="User lives in Rome", key="location", value="Rome", evidence=("2",)),
+    ]
+    named = by_speaker(learned, turns)
+    assert [each.content for each in named] == ["Ann lives in Oslo", "Bob lives in Rome"]
+    assert [each.key for each in named] == [None, None]
+    assert by_speaker(learned[:1], turns[:1]) == learned[:1]

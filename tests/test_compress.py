@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from conversation_samples import ANN, BY, HAWAII, NOW, a_ledger, after, apply, kept, long_talk, state, talk
 
 from recollect.conversation.compress import compress, due_ranges, is_due, remake
 from recollect.conversation.written import mark_of
@@ -18,7 +19,6 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import http_error
 from recollect.testing.llm_server import Recorded
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.conversation_samples import ANN, BY, HAWAII, NOW, a_ledger, after, apply, kept, long_talk, state, talk
 
 FIVE = [(1, 10), (11, 30), (31, 50), (51, 70), (71, 90)]
 

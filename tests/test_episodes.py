@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from conversation_samples import ANN, BY, DAY, HAWAII, NOW, a_ledger, after, apply, kept, state, talk
 
 from recollect.conversation.episodes import episode_of_run, episode_of_talk
 from recollect.conversation.run import Run, RunStep, StepKind, looks_like_task
@@ -18,7 +19,6 @@ from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.conversation_samples import ANN, BY, DAY, HAWAII, NOW, a_ledger, after, apply, kept, state, talk
 
 DEPLOY = Run(
     id="run-1",

@@ -7,11 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from recollect import Memory
-from recollect.model.job import JobState
-from recollect.testing.scripted_llm import ScriptedLLM
-from tests.remember_samples import (
+from remember_samples import (
     ALEX,
     EXTRACT,
     RECONCILE,
@@ -26,6 +22,10 @@ from tests.remember_samples import (
     opened,
     user,
 )
+
+from recollect import Memory
+from recollect.model.job import JobState
+from recollect.testing.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "markdown-proxy"}
 BIKE = "User's bike is a red Cargo bike"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remember_samples import ALEX, SESSION, claim, contents, exchange, facts, learns, opened, user, wait_until
 
 from recollect import Memory
 from recollect.model.memory import MemoryRecord
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.remember_samples import ALEX, SESSION, claim, contents, exchange, facts, learns, opened, user, wait_until
 
 PRESET: dict[str, Any] = {"preset": "react-mem"}
 COLLECTION: dict[str, Any] = {"user_id": ALEX, "project_id": "payments"}

@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from recollect import Memory
-from recollect.model.outcome import RecallOutcome
-from recollect.settings import load
-from recollect.testing.scripted_llm import ScriptedLLM
-from tests.remember_samples import (
+from remember_samples import (
     ALEX,
     EXTRACT,
     RECONCILE,
@@ -28,6 +23,11 @@ from tests.remember_samples import (
     read_along,
     user,
 )
+
+from recollect import Memory
+from recollect.model.outcome import RecallOutcome
+from recollect.settings import load
+from recollect.testing.scripted_llm import ScriptedLLM
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 DEPLOY = "To deploy payment-service: run npm build, then docker push"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remember_samples import ALEX, EXTRACT, asked, claim, contents, exchange, facts, learns, opened, user
 
 from recollect import Memory
 from recollect.model.outcome import RecallOutcome
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.remember_samples import ALEX, EXTRACT, asked, claim, contents, exchange, facts, learns, opened, user
 
 PRESET: dict[str, Any] = {"preset": "session-service"}
 SESSION: dict[str, Any] = {"user_id": ALEX, "session_id": "s1"}

@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from recollect import Memory
-from recollect.model.memory import MemoryRecord
-from recollect.testing.llm_server import Recorded
-from recollect.testing.scripted_llm import ScriptedLLM
-from tests.remember_samples import (
+from remember_samples import (
     ALEX,
     COMPRESS,
     EXTRACT,
@@ -24,6 +19,11 @@ from tests.remember_samples import (
     opened,
     user,
 )
+
+from recollect import Memory
+from recollect.model.memory import MemoryRecord
+from recollect.testing.llm_server import Recorded
+from recollect.testing.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "three-tier"}
 SESSION: dict[str, Any] = {"user_id": ALEX, "session_id": "long"}

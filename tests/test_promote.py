@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from conversation_samples import ANN, BY, DAY, NOW, a_ledger, kept
+
 from recollect.conversation.promote import promote
 from recollect.ledger.memory import MemoryLedger
 from recollect.model.change import Add, Supersede
@@ -15,7 +17,6 @@ from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, T
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Conversation
-from tests.conversation_samples import ANN, BY, DAY, NOW, a_ledger, kept
 
 GARDEN = Scope("ann", "garden", "monday")
 

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from recollect import Memory
-from recollect.testing.llm_server import Recorded
-from recollect.testing.scripted_llm import ScriptedLLM
-from tests.remember_samples import (
+from remember_samples import (
     ALEX,
     EXTRACT,
     RECONCILE,
@@ -28,6 +24,10 @@ from tests.remember_samples import (
     opened_async,
     user,
 )
+
+from recollect import Memory
+from recollect.testing.llm_server import Recorded
+from recollect.testing.scripted_llm import ScriptedLLM
 
 TALK: dict[str, Any] = {"user_id": ALEX, "session_id": "monday"}
 SAID = "My bike is a red Cargo bike."

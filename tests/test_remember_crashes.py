@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remember_samples import ALEX, EXTRACT, asked, claim, exchange, learns, opened_async, serve
 
 from recollect import AsyncMemory
 from recollect.model.job import JobKind, JobState, NewJob
@@ -18,7 +19,6 @@ from recollect.service import Service
 from recollect.testing.llm_faults import Fault, hang, html_page, http_error, no_body, reset, trickle, truncated
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.upkeep.worker import Patience
-from tests.remember_samples import ALEX, EXTRACT, asked, claim, exchange, learns, opened_async, serve
 
 SAID = "My bike is a red Cargo bike."
 BIKE = "User's bike is a red Cargo bike"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tests.test_rules import learn, only
+from test_rules import learn, only
 
 
 @pytest.mark.parametrize(

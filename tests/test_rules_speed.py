@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from test_rules import learn
 
 from recollect.write.rules.sentences import sentences
-from tests.test_rules import learn
 
 WORST = {
     "one subject again and again": "i am ",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from test_rules import learn, only
 
 from recollect.model.memory import Category
-from tests.test_rules import learn, only
 
 TEN = "My budget for the Hawaii trip is $10,000"
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from conversation_samples import ANN, BY, DAY, HAWAII, NOW, a_ledger, after, apply, kept, state, talk
 
 from recollect.conversation.asking import tidied
 from recollect.conversation.close import close
@@ -25,7 +26,6 @@ from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import Fault, html_page, http_error, no_body, truncated
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.conversation_samples import ANN, BY, DAY, HAWAII, NOW, a_ledger, after, apply, kept, state, talk
 
 GOOD = (
     "The user plans a vacation in Hawaii with her sister Maria. They fly on May 3 with a budget of $10,000. The "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upkeep_samples import ANN, BY, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 from recollect.errors import InvalidInput, ModelUnavailable
 from recollect.index.exact import ExactIndex
@@ -28,7 +29,6 @@ from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.upkeep.clusters import Likings
 from recollect.upkeep.consolidate import Merging, Parts, consolidate
 from recollect.upkeep.report import Report
-from tests.upkeep_samples import ANN, BY, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 EMBEDDER = StaticEmbedder()
 BUDGET = ("Budget for Hawaii is $10,000", "Added $2,000 to Hawaii budget", "Final Hawaii budget is $12,000")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from upkeep_samples import NOW, days, memory
 
 from recollect.errors import InvalidInput
 from recollect.upkeep.decay import Decay, standing
-from tests.upkeep_samples import NOW, days, memory
 
 
 def worth(**fields: Any) -> float:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from upkeep_samples import ANN, BY, NOW, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
@@ -17,7 +18,6 @@ from recollect.model.turn import Role, Turn
 from recollect.upkeep.clock import LEAP, SETTLED
 from recollect.upkeep.expire import expire
 from recollect.upkeep.run import Run
-from tests.upkeep_samples import ANN, BY, NOW, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 YEARS = timedelta(days=3652)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upkeep_samples import ANN, NOW, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.model.memory import Category
 from recollect.upkeep.prune import Pruning, prune
-from tests.upkeep_samples import ANN, NOW, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 
 @pytest.fixture

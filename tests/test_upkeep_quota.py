@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upkeep_samples import ANN, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
@@ -15,7 +16,6 @@ from recollect.model.memory import Category, Status
 from recollect.model.scope import Level, Scope
 from recollect.upkeep.quota import Quotas, quota
 from recollect.upkeep.report import Report
-from tests.upkeep_samples import ANN, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upkeep_samples import ANN, BY, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput
 from recollect.ledger.protocol import Ledger
@@ -25,7 +26,6 @@ from recollect.prompts import prompt
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.upkeep.reflect import Thinking, reflect
 from recollect.upkeep.report import Report
-from tests.upkeep_samples import ANN, BY, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
 
 EMBEDDER = StaticEmbedder()
 DEPLOYED = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from upkeep_samples import ANN, days, keep, ledger_in, memory, run
+
 from recollect.model.change import By, Verb
 from recollect.model.effect import Finish
 from recollect.model.job import JobKind, JobState, NewJob
@@ -13,7 +15,6 @@ from recollect.upkeep.prune import prune
 from recollect.upkeep.quota import Quotas, quota
 from recollect.upkeep.report import Chore, Report, Step
 from recollect.upkeep.run import Run
-from tests.upkeep_samples import ANN, days, keep, ledger_in, memory, run
 
 
 def test_a_report_is_plain_json() -> None:

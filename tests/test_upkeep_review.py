@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upkeep_samples import ANN, BY, contents, keep, ledger_in, memory
 
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.index.exact import ExactIndex
@@ -17,7 +18,6 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.upkeep.review import approve, edit, is_agent, list_reviews, proposer, reject
-from tests.upkeep_samples import ANN, BY, contents, keep, ledger_in, memory
 
 EMBEDDER = FakeEmbedder(16)
 PERSON = By("ann@example.org")

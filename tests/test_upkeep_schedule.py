@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from upkeep_samples import ANN, ledger_in
 
 from recollect.errors import InvalidInput
 from recollect.model.job import JobKind, NewJob
@@ -17,7 +18,6 @@ from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.upkeep.report import Chore
 from recollect.upkeep.schedule import HOURLY, Due, Timetable, due, last_runs
-from tests.upkeep_samples import ANN, ledger_in
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 ALL = Timetable(chores=frozenset(Chore))

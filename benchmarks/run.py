@@ -1,4 +1,4 @@
-"""`make bench`: what a search and a write cost, beside the floor they cannot go below.
+"""`make bench`: what a search, a write and remembering cost, beside the floor they cannot go below.
 
 The floor of a search is embedding the question and one product of a numpy matrix of that user's vectors.
 """
@@ -18,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from benchmarks import remember as remembering
 from benchmarks.corpus import questions, sentences
 from benchmarks.timing import Timing, resident_mb, timed
 from recollect.model.change import Add, By
@@ -115,6 +116,8 @@ async def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="recollect-bench-") as home:
         await measure(Path(home), args)
+        print()
+        await remembering.measure(Path(home) / "remember")
 
 
 async def measure(home: Path, args: argparse.Namespace) -> None:

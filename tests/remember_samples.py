@@ -18,11 +18,16 @@ from recollect.upkeep.worker import Patience
 ALEX = "alex"
 Message = dict[str, Any]
 
+TALK: dict[str, Any] = {"user_id": ALEX, "session_id": "monday"}
+SAID = "My bike is a red Cargo bike."
+BIKE = "User's bike is a red Cargo bike"
+
 # What the prompts begin with: by these a script knows what it is asked for.
 EXTRACT = "Read a conversation and write down what will still matter"
 RECONCILE = "Statements were just learned"
 COMPRESS = "Sum up a stretch of a conversation"
 SUMMARY = "You keep the running summary of a conversation"
+CONSOLIDATE = "Make one statement of those that belong together"
 SESSION = "A conversation of a user has ended"
 
 NOTHING = '{"memories": []}'
@@ -54,6 +59,15 @@ def user(*said: str) -> list[Message]:
 def exchange(said: str, answer: str = "Noted.", **more: Any) -> list[Message]:
     """What the user said, and the answer to it."""
     return [{"role": "user", "content": said, **more}, {"role": "assistant", "content": answer, **more}]
+
+
+def say(memory: Memory, said: str | list[Message], **scope: Any) -> Any:
+    """Say something on Monday and wait until it is learned from; gives what came of that."""
+    messages = exchange(said) if isinstance(said, str) else said
+    job = memory.remember(messages, **{**TALK, **scope}, wait=True).job
+    assert job is not None
+    assert job.state == "done", job.error
+    return job.result
 
 
 def claim(content: str, **fields: Any) -> dict[str, Any]:

@@ -45,9 +45,6 @@ def only(cli: Cli, *options: str) -> dict[str, Any]:
     return dict(job)
 
 
-# Nothing there yet
-
-
 @pytest.mark.parametrize(
     ("words", "told", "answer"),
     [
@@ -63,9 +60,6 @@ def only(cli: Cli, *options: str) -> dict[str, Any]:
 def test_where_there_is_nothing_that_is_said(cli: Cli, words: list[str], told: str, answer: Any) -> None:
     assert cli(*words).stdout == f"{told}\n"
     assert cli.json(*words) == answer
-
-
-# Jobs
 
 
 def test_jobs_show_what_was_done_for_whom(cli: Cli) -> None:
@@ -101,13 +95,11 @@ def test_a_job_that_failed_says_why_and_when_it_is_tried_again(cli: Cli, llm: Sc
 def dead_job(cli: Cli, llm: ScriptedLLM) -> str:
     """Have a job fail until it is given up; gives its id."""
     away = llm.when(EXTRACT).reply(faults=[http_error(503)])
-    cli("remember", LISBON, "--no-wait", "--user", "alex", "--session", "monday")
     with pytest.MonkeyPatch.context() as patch:
         # As if the waits between the tries were over.
         patch.setattr("recollect.upkeep.worker.Patience.wait_s", lambda self, tries: 0.0)
-        for _ in range(10):
-            if only(cli)["state"] == "dead":
-                break
+        cli("remember", LISBON, "--no-wait", "--user", "alex", "--session", "monday")
+        while only(cli)["state"] != "dead":
             cli("worker", "--once")
     away.remove()
     return str(only(cli)["id"])
@@ -202,9 +194,6 @@ def test_what_cannot_be_meant_is_refused_before_anything_happens(cli: Cli, words
     assert not cli.home.exists()
 
 
-# Remember
-
-
 def test_remember_tells_what_it_learned(cli: Cli, llm: ScriptedLLM) -> None:
     learns(llm, LISBON, claim("The user lives in Lisbon"))
     told = cli("remember", LISBON, "--session", "monday").stdout.splitlines()
@@ -225,9 +214,6 @@ def test_without_a_wait_it_is_on_disk_and_learned_by_whoever_works(cli: Cli, llm
     while cli.json("worker", "--once") != {"done": 1}:
         assert not asked(llm, EXTRACT)
     assert "The user lives in Lisbon" in cli("list").stdout
-
-
-# Sessions
 
 
 def test_sessions_are_listed_the_latest_first_and_ended_by_name(cli: Cli) -> None:
@@ -252,6 +238,15 @@ def test_the_end_of_a_session_answers_with_its_job(cli: Cli) -> None:
     assert (job["kind"], job["state"], job["project_id"]) == ("close", "done", "trip")
 
 
+def test_a_session_that_never_was_cannot_be_ended(cli: Cli) -> None:
+    cli("remember", "I moved to Porto", "--session", "tuesday", "--project", "trip")
+    assert cli.error("sessions", "--end", "--session", "nope", code=3) == "Error: user default has no session nope\n"
+    assert "has no session tuesday" in cli.error("sessions", "--end", "--session", "tuesday", code=3)
+    # One in which something was kept is there, though nothing was said in it.
+    cli.add("Likes tea", "--session", "wednesday", "--level", "session")
+    assert cli("sessions", "--end", "--session", "wednesday").stdout.startswith("Ended session wednesday")
+
+
 def test_an_end_that_has_to_wait_says_so(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("remember", "I moved to Porto", "--session", "tuesday")
     monkeypatch.setattr("recollect.model.asked._LONGEST_WAIT_S", 0.3)
@@ -265,9 +260,6 @@ async def _fails(*args: object) -> None:
     from recollect.errors import ModelUnavailable
 
     raise ModelUnavailable("the model is away")
-
-
-# Cost
 
 
 def test_cost_shows_what_the_model_was_asked_by_day_model_and_step(cli: Cli, llm: ScriptedLLM) -> None:

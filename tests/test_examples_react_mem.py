@@ -6,7 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import ALEX, SESSION, claim, contents, exchange, facts, learns, opened, user, wait_until
+from remember_samples import (
+    ALEX,
+    EXTRACT,
+    SESSION,
+    claim,
+    contents,
+    exchange,
+    facts,
+    learns,
+    opened,
+    user,
+    wait_until,
+)
 
 from recollect import Memory
 from recollect.model.memory import MemoryRecord
@@ -134,6 +146,20 @@ def test_a_conversation_ends_by_itself_after_the_idle_time(tmp_path: Path, llm: 
         talked(memory)
         wait_until(lambda: memory.sessions(user_id=ALEX)[0].closed_at is not None, timeout_s=3.0)
         assert seen_from("tuesday", memory) == [PORT]
+        assert len(episodes(memory)) == 1
+
+
+def test_what_is_learned_only_after_the_end_is_promoted_too(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, **PRESET) as memory:
+        broken = llm.when(EXTRACT).reply("I would rather not.")
+        llm.when(SESSION).reply(TOLD)
+        said = exchange("Deploy the payment service. It listens on port 8443.", "I ran npm build and docker push.")
+        memory.remember(said, **TALK)
+        assert memory.end_session(**TALK, wait=True).state == "done"
+        assert facts(memory, **COLLECTION) == []
+        learns(llm, "port 8443", claim(PORT))
+        broken.remove()
+        wait_until(lambda: memory.work() == 0 and seen_from("tuesday", memory) == [PORT])
         assert len(episodes(memory)) == 1
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from remember_samples import (
     ALEX,
+    CONSOLIDATE,
     EXTRACT,
     RECONCILE,
     SESSION,
@@ -20,14 +21,19 @@ from remember_samples import (
     learns,
     new_turns,
     opened,
+    opened_async,
     read_along,
     user,
 )
 
-from recollect import Memory
+from recollect import AsyncMemory, Memory
 from recollect.model.outcome import RecallOutcome
+from recollect.model.scope import Scope
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.upkeep.consolidate import Parts, consolidate
+from recollect.upkeep.report import Report
+from recollect.upkeep.run import Run
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 DEPLOY = "To deploy payment-service: run npm build, then docker push"
@@ -242,3 +248,43 @@ def test_memories_of_a_project_are_seen_in_that_project_alone(tmp_path: Path) ->
         question = user("How do I deploy payment-service?")
         assert memory.recall(question, user_id=ALEX, project_id="payments", session_id="friday")
         assert not memory.recall(question, user_id=ALEX, project_id="other", session_id="friday")
+
+
+async def test_10000_then_2000_added_then_12000_are_consolidated_into_one_memory_that_tells_of_both(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    before = ("Budget for Hawaii is $10,000", "Added $2,000 to Hawaii budget", "Final Hawaii budget is $12,000")
+    after = "Hawaii trip budget: $12,000 (updated from initial $10,000)"
+    for each in before:
+        learns(llm, each, claim(each))
+    decides(llm, (0, "ADD", None, None))
+    llm.when(CONSOLIDATE).reply_json({"members": [0, 1, 2], "statement": after, "outdated": [0, 1]})
+    async with opened_async(tmp_path, llm, **AT_ONCE) as memory:
+        for each in before:
+            await memory.remember(exchange(f"{each} for the trip."), user_id=ALEX, session_id="hawaii", wait=True)
+        assert sorted(each.content for each in await memory.get_all(user_id=ALEX)) == sorted(before)
+
+        dry = await consolidated(memory, dry_run=True)
+        assert len(dry.steps) == 1
+        assert len(await memory.get_all(user_id=ALEX)) == 3
+
+        await consolidated(memory)
+        [one] = await memory.get_all(user_id=ALEX)
+        assert one.content == after
+        old = await memory.get_all(user_id=ALEX, statuses=["superseded"])
+        assert {each.superseded_by for each in old} == {one.id}
+        question = user("What's my budget for the Hawaii trip?")
+        recalled = await memory.recall(question, user_id=ALEX, session_id="later", filters={"category": "fact"})
+        assert recalled.context.text == f"## User's Relevant Context\n\n- {after}\n"
+
+        await memory.undo(user_id=ALEX)
+        assert sorted(each.content for each in await memory.get_all(user_id=ALEX)) == sorted(before)
+
+
+async def consolidated(memory: AsyncMemory, *, dry_run: bool = False) -> Report:
+    """What upkeep does for Alex; it has no door of its own yet."""
+    service = memory._service
+    assert service is not None
+    means = service._means
+    parts = Parts(means.ledger, means.index, means.embedder, means.chat)
+    return await consolidate(Scope(ALEX), parts=parts, run=Run(dry_run=dry_run))

@@ -148,7 +148,7 @@ async def say(ledger: Ledger, scope: Scope, *said: str, seed: int = 0, name: str
         Turn(id=new_id(), scope=scope, role=Role.USER, content=text, said_at=NOON + timedelta(seconds=n), name=name)
         for n, text in enumerate(said)
     ]
-    return await ledger.append(scope, turns, vectors=list(unit_vectors(len(said), seed=seed)), by=BY)
+    return (await ledger.append(scope, turns, vectors=list(unit_vectors(len(said), seed=seed)), by=BY)).turns
 
 
 async def rows_of(ledger: Ledger, scope: Scope, *records: Turn | MemoryRecord) -> np.ndarray:

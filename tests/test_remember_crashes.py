@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import ALEX, EXTRACT, asked, claim, exchange, learns, opened_async, serve
+from remember_samples import (
+    ALEX,
+    BIKE,
+    EXTRACT,
+    SAID,
+    TALK,
+    asked,
+    claim,
+    exchange,
+    learns,
+    opened_async,
+    serve,
+)
 
 from recollect import AsyncMemory
 from recollect.model.job import JobKind, JobState, NewJob
@@ -20,9 +32,6 @@ from recollect.testing.llm_faults import Fault, hang, html_page, http_error, no_
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.upkeep.worker import Patience
 
-SAID = "My bike is a red Cargo bike."
-BIKE = "User's bike is a red Cargo bike"
-TALK: dict[str, Any] = {"user_id": ALEX, "session_id": "monday"}
 # A lease so short that whoever opens the ledger again need not wait for it.
 SHORT = Patience(lease_s=0.5, first_wait_s=0.01, longest_wait_s=0.05)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,9 +16,10 @@ from recollect.errors import Backlog
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Receipt
-from recollect.model.job import Job, JobKind, JobState, JobStats
+from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
 from recollect.model.result import Page
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, Usage
 from recollect.models.cached_embedder import CachedEmbedder
@@ -73,9 +75,9 @@ class Care:
             case JobKind.EXTRACT:
                 return await remember.learn(job, self._means, self._learning)
             case JobKind.SUMMARISE:
-                return await afterwards.sum_up(job, self._means, self._learning.after)
+                return await afterwards.sum_up(job, await self._affordable(job.scope.user), self._learning.after)
             case JobKind.CLOSE:
-                return await afterwards.end(job, self._means, self._learning.after)
+                return await afterwards.end(job, await self._affordable(job.scope.user), self._learning.after)
             case JobKind.UPKEEP | JobKind.CONSOLIDATE | JobKind.REFLECT:
                 return await self._do_chore(job)
 
@@ -87,7 +89,7 @@ class Care:
         return report.to_dict()
 
     async def _chore(self, chore: Chore, scope: Scope, run: Run, *, after: datetime | None = None) -> Report:
-        means = self._means
+        means = await self._affordable(scope.user)
         return await chores.do(
             chore,
             scope,
@@ -100,10 +102,20 @@ class Care:
             after=after,
         )
 
+    async def _affordable(self, user: str) -> Means:
+        """What a user's jobs may use: no model once it has had the tokens of this day."""
+        most = self._learning.tokens_a_day
+        if most and (await self._ledger.spent_today(user)).tokens >= most:
+            return replace(self._means, chat=None)
+        return self._means
+
     # Jobs
 
     async def finished(self, user: str, id: str, *, within_s: float) -> Job:
-        """The job once it is over, or as it stands after so long."""
+        """The job once it is over, or as it stands after so long; it is done now, whatever it was put off for."""
+        job = await self._ledger.job(user, id)
+        if job.state is JobState.WAITING and not job.tries and job.due_at > now():
+            await self._ledger.enqueue(job.scope, [NewJob(kind=job.kind, key=job.key)])
         self.worker.start()
         self.worker.nudge()
         deadline = asyncio.get_running_loop().time() + within_s

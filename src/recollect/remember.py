@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.afterwards import Afterwards, Means
-from recollect.errors import BrokenAnswer
+from recollect.errors import BrokenAnswer, Conflict
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By, Once, Outcome
 from recollect.model.effect import Effect, Finish, Note, Queue, Spent
+from recollect.model.fence import strip_injected
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.learned import Learned
 from recollect.model.scope import Scope
@@ -37,7 +38,7 @@ from recollect.write.settling.reconcile import reconcile
 from recollect.write.settling.resolution import Limits as Settling
 from recollect.write.settling.resolve import Resolution, resolve
 from recollect.write.speakers import by_speaker
-from recollect.write.triggers import Triggers, has_drifted, job_key, learning
+from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -96,9 +97,7 @@ async def remember(
     """Listen, embed, append to the session's log with a job that learns from it, in the mode that is said."""
     if mode is not None:
         style_of(mode)
-    turns = listen(scope, messages)
-    if habits.redact:
-        turns = [replace(turn, content=redact(turn.content).text) for turn in turns]
+    turns = _own_words(listen(scope, messages), habits)
     if not turns:
         return Appended()
     vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
@@ -106,6 +105,14 @@ async def remember(
     if mode is not None:
         jobs = [replace(job, payload={"mode": mode}) for job in jobs]
     return await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs)
+
+
+def _own_words(turns: Sequence[Turn], habits: Learning) -> list[Turn]:
+    """The turns without what recall had put in: it would be found again as if it had been said."""
+    texts = [strip_injected(turn.content) for turn in turns]
+    if habits.redact:
+        texts = [redact(text).text for text in texts]
+    return [replace(turn, content=text) for turn, text in zip(turns, texts, strict=True) if text.strip()]
 
 
 async def _job(
@@ -144,16 +151,23 @@ async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
         found, how = await _extracted(scope, screened.turns, screen(before).turns, means, habits)
         resolution = await _settled(scope, found, screened.turns, means, habits)
         effects += [*_spent(scope, "extract", found), *_spent(scope, "reconcile", resolution)]
-        told |= {"by": how, "dropped": list(found.dropped), "decisions": list(resolution.reasons)}
+        told |= {"by": how, "dropped": _told(found.dropped), "decisions": _told(resolution.reasons)}
+    if resolution.changes:
+        await _check_still_said(scope, fresh, means)
     if fresh:
         effects += [
             Note(scope, {"learned_to": fresh[-1].position}),
-            *(Queue(scope, each) for each in _follow_ups(conversation, fresh[-1].position, habits)),
+            *(Queue(scope, each) for each in _follow_ups(job, conversation, fresh[-1].position, habits)),
         ]
     effects.append(Finish(job.id, job.lease or "", told))
     why = f"turns {fresh[0].position} to {fresh[-1].position}" if fresh else ""
     await ledger.apply(scope, resolution.changes, by=By(BY, why), effects=effects, since=since)
     return told
+
+
+def _told(reasons: Sequence[str]) -> list[str]:
+    """Reasons as they may be kept: they quote what a model wrote, whatever that was."""
+    return [redact(reason).text for reason in reasons]
 
 
 async def _unlearned(
@@ -164,6 +178,14 @@ async def _unlearned(
     turns = await means.ledger.turns(scope, after=start, limit=habits.most_turns + habits.overlap)
     before = [turn for turn in turns if turn.position <= conversation.learned_to]
     return before, turns[len(before) :][: habits.most_turns]
+
+
+async def _check_still_said(scope: Scope, turns: Sequence[Turn], means: Means) -> None:
+    """A Conflict if a person took some of it back while it was being understood: the next try does without that."""
+    first, last = turns[0].position, turns[-1].position
+    held = await means.ledger.turns(scope, after=first - 1, limit=last - first + 1)
+    if {turn.id for turn in turns} - {turn.id for turn in held}:
+        raise Conflict("some of what was said was taken back meanwhile")
 
 
 async def _extracted(
@@ -234,8 +256,13 @@ def _spent_on(scope: Scope, step: str, model: str, cost: Extracted | Resolution 
     )
 
 
-def _follow_ups(conversation: Conversation, learned_to: int, habits: Learning) -> list[NewJob]:
+def _follow_ups(job: Job, conversation: Conversation, learned_to: int, habits: Learning) -> list[NewJob]:
     """What is to be done next in a conversation that has been learned from up to a turn."""
     key = job_key(conversation.scope)
-    more = [NewJob(kind=JobKind.EXTRACT, key=key)] if conversation.turn_count > learned_to else []
+    # As urgent as the first part was: the end of a conversation waits until all of it is learned.
+    rest = NewJob(kind=JobKind.EXTRACT, key=key, priority=job.priority)
+    more = [rest] if conversation.turn_count > learned_to else []
+    if conversation.closed_at is not None:
+        # It ended before it was learned from: what matters of this is still to be promoted.
+        more.append(closing(conversation.scope))
     return [*more, NewJob(kind=JobKind.SUMMARISE, key=key)] if habits.after.is_due(conversation) else more

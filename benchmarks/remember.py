@@ -1,0 +1,189 @@
+"""What remembering costs: turns acknowledged, jobs done, and what a model is asked, beside what others ask."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks.exchanges import Exchange, hundred, telling
+from benchmarks.peers import Cost, agent_cli, mem0_1, mem0_2
+from benchmarks.timing import summary, timed
+from recollect import remember
+from recollect.care import Care
+from recollect.conversation.afterwards import Afterwards, Means
+from recollect.index.exact import ExactIndex
+from recollect.model.change import By
+from recollect.model.scope import Scope
+from recollect.models.chat import Answer, ChatMessage, Form
+from recollect.remember import Learning
+from recollect.settings import load
+from recollect.wiring import open_embedder, open_ledger
+
+BY = By("bench")
+WRITERS = 64
+SESSION = 20
+_STATEMENT = re.compile(r'^\{"statement": (\d+)', re.MULTILINE)
+
+
+class ScriptedChat:
+    """Answers at once, in this process: of each new turn what is known to be in it, and that all of it is new."""
+
+    form: Form = "schema"
+    model = "scripted"
+
+    def __init__(self, told: Sequence[Exchange] = ()) -> None:
+        self.cost = Cost("recollect")
+        self.by_step: dict[str, int] = {}
+        self._found = {each.said: each.found for each in told}
+
+    async def answer(self, messages: Sequence[ChatMessage], **named: Any) -> Answer:
+        """One answer, and no wait."""
+        text = "\n".join(message["content"] for message in messages)
+        self.cost.ask(len(text))
+        step, said = self._said(text)
+        self.by_step[step] = self.by_step.get(step, 0) + 1
+        return Answer(text=said)
+
+    async def complete(self, messages: Sequence[ChatMessage], **named: Any) -> str:
+        """The same without what it cost."""
+        return (await self.answer(messages)).text
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _said(self, text: str) -> tuple[str, str]:
+        """Which step asks, and what it is told."""
+        if "Statements were just learned" in text:
+            statements = sorted(set(map(int, _STATEMENT.findall(text.rpartition("Statements:")[2]))))
+            rows = [{"statement": at, "action": "ADD", "memory": None, "text": None} for at in statements]
+            return "reconcile", json.dumps({"decisions": rows})
+        if "what will still matter in later conversations" not in text:
+            said = re.findall(r'"who": "user", "said": "([^"]*)"', text)
+            return "summarise", "The user said: " + " ".join(said)[:600]
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"turn":')]
+        # The first such line is the prompt's own example.
+        claims = [
+            {"turns": [line["turn"]], "content": found, "by": "user", "category": "fact", "importance": 0.6}
+            for line in lines[1:]
+            for found in self._found.get(line["said"], ())
+        ]
+        return "extract", json.dumps({"memories": claims})
+
+
+@asynccontextmanager
+async def opened(
+    home: Path, chat: ScriptedChat | None, *, after: Afterwards
+) -> AsyncIterator[tuple[Means, Learning]]:
+    """What remembering needs, over a new SQLite file, and its habits: by the model if there is one, else by rules."""
+    settings = load({"home": home}, environ={}).settings
+    embedder = await open_embedder(settings)
+    ledger = await open_ledger(settings, embedder.model)
+    await embedder.embed(["warm"])
+    try:
+        means = Means(ledger, ExactIndex(ledger, embedder.model, budget_bytes=1 << 28), embedder, chat)
+        yield means, Learning(by="llm" if chat else "rules", after=after)
+    finally:
+        await ledger.close()
+        await embedder.close()
+
+
+async def acknowledge(home: Path, *, count: int) -> None:
+    """How fast what is said is on disk, with the job that learns from it."""
+    told = list(islice(telling(), 100))
+    async with opened(home, None, after=Afterwards()) as (means, habits):
+
+        async def say(number: int) -> None:
+            said = {"role": "user", "content": f"{told[number % 100].said} ({number})"}
+            await remember.remember(Scope(f"user-{number % 100}", "", "s"), said, means, habits, by=BY)
+
+        alone = await timed(say, times=count // 4)
+        took: list[float] = []
+        numbers = iter(range(count))
+
+        async def one_of_many() -> None:
+            for number in numbers:
+                began = perf_counter()
+                await say(number)
+                took.append(perf_counter() - began)
+
+        began = perf_counter()
+        await asyncio.gather(*(one_of_many() for _ in range(WRITERS)))
+        rate = count / (perf_counter() - began)
+        print("turns acknowledged, each synced to disk with its job")
+        print(f"    one at a time           {alone}  = {1e6 / alone.p50_us:,.0f}/s")
+        print(f"    {WRITERS} at once              {summary(took)}  = {rate:,.0f}/s")
+
+
+async def learn(home: Path, chat: ScriptedChat | None, told: Sequence[Exchange]) -> tuple[float, int]:
+    """Jobs a second when each is one exchange of another user; and how much was learned."""
+    async with opened(home, chat, after=Afterwards()) as (means, habits):
+        care = Care(means, habits)
+        # The first job compiles rules and fills caches.
+        await remember.remember(Scope("warm", "", "s"), told[0].messages, means, habits, by=BY)
+        await care.worker.work_off()
+        for number, each in enumerate(told):
+            await remember.remember(Scope(f"user-{number}", "", "s"), each.messages, means, habits, by=BY)
+        began = perf_counter()
+        done = await care.worker.work_off()
+        rate = done / (perf_counter() - began)
+        assert done == len(told)
+        stats = await means.ledger.stats()
+    return rate, stats["memories"]
+
+
+async def ask(home: Path, told: Sequence[Exchange], *, at_once: int, after: Afterwards) -> ScriptedChat:
+    """What a model is asked to learn from exchanges, so many of which come before anyone gets to them."""
+    chat = ScriptedChat(told)
+    async with opened(home, chat, after=after) as (means, habits):
+        care = Care(means, habits)
+        for number, each in enumerate(told, 1):
+            scope = Scope("alex", "", f"session-{(number - 1) // SESSION}")
+            await remember.remember(scope, each.messages, means, habits, by=BY)
+            if number % at_once == 0:
+                await care.worker.work_off()
+        await care.worker.work_off()
+    return chat
+
+
+async def compare(home: Path) -> None:
+    """The table of what a hundred exchanges cost."""
+    told = hundred(seed=7)
+    found = sum(bool(each.found) for each in told)
+    print(f"\nwhat a model is asked for 100 exchanges, of which {found} tell something; a token is four characters")
+    print(f"    {'':48}{'calls':>6}{'tokens read':>14}")
+    rows = [
+        ("recollect, an exchange at a time", 1, Afterwards(compress_every=0)),
+        ("recollect, five exchanges at a time", 5, Afterwards(compress_every=0)),
+        ("recollect, an exchange at a time, with episodes", 1, Afterwards()),
+    ]
+    for number, (name, at_once, after) in enumerate(rows):
+        chat = await ask(home / f"{number}", told, at_once=at_once, after=after)
+        steps = ", ".join(f"{step} {calls}" for step, calls in sorted(chat.by_step.items()))
+        print(f"    {name:<48}{chat.cost.calls:>6,}{chat.cost.tokens:>14,}   {steps}")
+    for cost in (mem0_1(told), mem0_2(told), agent_cli(told)):
+        print(f"    {cost.name + ', counted from its source':<48}{cost.calls:>6,}{cost.tokens:>14,}")
+
+
+async def measure(home: Path, *, turns: int = 4000, jobs: int = 400) -> None:
+    """All of it, each part over a file of its own."""
+    await acknowledge(home / "acknowledge", count=turns)
+    told = list(islice(telling(), jobs))
+    print(f"\njobs a second, {jobs} of one exchange each, by one worker that does four at a time")
+    rate, learned = await learn(home / "model", ScriptedChat(told), told)
+    print(f"    by a model that answers at once   {rate:,.0f}/s   ({learned:,} memories)")
+    rate, learned = await learn(home / "rules", None, told)
+    print(f"    by rules                          {rate:,.0f}/s   ({learned:,} memories)")
+    await compare(home / "compare")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="recollect-bench-") as folder:
+        asyncio.run(measure(Path(folder)))

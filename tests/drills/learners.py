@@ -1,0 +1,173 @@
+"""Processes that say things and processes that learn from them, killed wherever a drill wants them to be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recollect import remember
+from recollect.care import Care
+from recollect.conversation.afterwards import Afterwards, Means
+from recollect.index.exact import ExactIndex
+from recollect.ledger.protocol import Ledger
+from recollect.model.effect import Finish
+from recollect.model.scope import Scope
+from recollect.models.openai_chat import OpenAIChat
+from recollect.remember import Learning
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.llm_server import Recorded
+from recollect.upkeep.worker import Patience
+from recollect.write.triggers import Triggers
+
+from .children import Countdown, watch_statements
+from .stores import open_store
+from .writers import BY, MODEL
+
+USERS = 4
+HABITS = Learning(by="llm", triggers=Triggers(), after=Afterwards(compress_every=0))
+# Short, so that a drill need not wait for the leases of those it killed; a worker that is only slow renews it.
+PATIENCE = Patience(lease_s=0.6, tries=1000, first_wait_s=0.05, longest_wait_s=0.2)
+LOCKER = re.compile(r"locker (\d+)")
+_PLACES = "amber basin cedar delta ember fjord grove heron".split()
+_THINGS = "violin telescope tent passport camera sailboat novel mask".split()
+_STATEMENT = re.compile(r'^\{"statement": (\d+)', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Where a worker dies: at the n-th time that it comes to a point, or when somebody kills it if there is none.
+
+    "leased" is with a job taken, "answered" after the model has, "before" and "after" the effects commit, "within"
+    before the n-th statement of the writes from then on; "between" is for a worker that is broken on purpose: it
+    writes what it learned, and only then that the job is done.
+    """
+
+    point: str = ""
+    times: int = 1
+
+
+POINTS = ("leased", "answered", "before", "within", "after")
+
+
+async def talk(address: str, notes: Path, number: int) -> None:
+    """Say one new thing after the other until someone kills it, and note each that was acknowledged."""
+    ledger = await open_store(address)
+    means = _means(ledger, None)
+    with notes.open("a") as kept:
+        for at in range(1_000_000):
+            locker = number * 1_000_000 + at
+            said = f"My locker {locker} at {random.choice(_PLACES)} station holds a {random.choice(_THINGS)}."
+            messages = [{"role": "user", "content": said}, {"role": "assistant", "content": "Noted."}]
+            scope = Scope(f"user {random.randrange(USERS)}", "", "s")
+            appended = await remember.remember(scope, messages, means, HABITS, by=BY)
+            kept.write(f"{appended.turns[0].id} {locker}\n")
+            kept.flush()
+            await asyncio.sleep(random.uniform(0.01, 0.08))
+
+
+async def work(address: str, llm_url: str, crash: Crash, lease_s: float = PATIENCE.lease_s) -> None:
+    """Learn from what others say until it is killed, or comes to where it dies."""
+    ledger = await open_store(address)
+    chat = OpenAIChat(llm_url, "key", model="scripted", timeout_s=10)
+    _arm(address, ledger, chat, crash)
+    patience = PATIENCE if lease_s == PATIENCE.lease_s else Patience(lease_s=lease_s)
+    care = Care(_means(ledger, chat), HABITS, patience=patience)
+    care.worker.start()
+    await asyncio.Event().wait()
+
+
+def _means(ledger: Ledger, chat: OpenAIChat | None) -> Means:
+    embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
+    return Means(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 22), embedder, chat)
+
+
+def _arm(address: str, ledger: Any, chat: OpenAIChat, crash: Crash) -> None:
+    countdown = Countdown(crash.times)
+    countdown.runs = True
+    match crash.point:
+        case "leased":
+            ledger.lease = _dies_after(ledger.lease, countdown, when=lambda jobs, _: bool(jobs))
+        case "answered":
+            chat.complete = _dies_after(chat.complete, countdown)  # type: ignore[method-assign]
+            chat.answer = _dies_after(chat.answer, countdown)  # type: ignore[method-assign]
+        case "after":
+            ledger.apply = _dies_after(ledger.apply, countdown, when=lambda _, named: _finishes(named))
+        case "before" | "between":
+            ledger.apply = _dies_before_the_end(ledger.apply, countdown, changes_first=crash.point == "between")
+        case "within":
+            countdown.runs = False
+            watch_statements(address, countdown)
+            ledger.apply = _starting(ledger.apply, countdown)
+
+
+def _finishes(named: dict[str, Any]) -> bool:
+    return any(isinstance(effect, Finish) for effect in named.get("effects", ()))
+
+
+def _dies_after(
+    call: Callable[..., Awaitable[Any]],
+    countdown: Countdown,
+    *,
+    when: Callable[[Any, dict[str, Any]], bool] = lambda answer, named: True,
+) -> Callable[..., Awaitable[Any]]:
+    async def called(*arguments: Any, **named: Any) -> Any:
+        answer = await call(*arguments, **named)
+        if when(answer, named):
+            countdown.tick()
+        return answer
+
+    return called
+
+
+def _dies_before_the_end(
+    apply: Callable[..., Awaitable[Any]], countdown: Countdown, *, changes_first: bool
+) -> Callable[..., Awaitable[Any]]:
+    async def applied(scope: Scope, changes: Any, **named: Any) -> Any:
+        if _finishes(named):
+            if changes_first:
+                await apply(scope, changes, by=named["by"])
+                changes = []
+            countdown.tick()
+        return await apply(scope, changes, **named)
+
+    return applied
+
+
+def _starting(apply: Callable[..., Awaitable[Any]], countdown: Countdown) -> Callable[..., Awaitable[Any]]:
+    async def applied(*arguments: Any, **named: Any) -> Any:
+        countdown.runs = True
+        return await apply(*arguments, **named)
+
+    return applied
+
+
+def answer(request: Recorded) -> str:
+    """What the model says: one thing of each new turn, never in the same words twice; all of it is new."""
+    if _STATEMENT.search(request.text) and "Statements were just learned" in request.text:
+        numbers = sorted({int(number) for number in _STATEMENT.findall(request.text.rpartition("Statements:")[2])})
+        rows = [{"statement": number, "action": "ADD", "memory": None, "text": None} for number in numbers]
+        return json.dumps({"decisions": rows})
+    lines = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"turn":')]
+    memories = [
+        {"turns": [line["turn"]], "content": _reworded(line["said"]), "by": "user", "importance": 0.6}
+        for line in lines
+        if line["who"] == "user" and LOCKER.search(line["said"])
+    ]
+    return json.dumps({"memories": memories})
+
+
+def _reworded(said: str) -> str:
+    locker, place, thing = re.findall(r"locker (\d+) at (\w+) station holds a (\w+)", said)[0]
+    return random.choice(
+        [
+            f"The user's locker {locker} at {place} station holds a {thing}",
+            f"A {thing} is what locker {locker} of the user holds, which is at {place} station",
+            f"At {place} station there is locker {locker}, and in it the user has a {thing}",
+        ]
+    )

@@ -1,0 +1,142 @@
+"""What remembering may cost, and who is told, through the whole of the write flow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from remember_samples import (
+    ALEX,
+    BIKE,
+    EXTRACT,
+    RECONCILE,
+    SAID,
+    TALK,
+    asked,
+    claim,
+    contents,
+    decides,
+    exchange,
+    facts,
+    learns,
+    new_turns,
+    opened,
+    say,
+)
+
+from recollect.testing.scripted_llm import ScriptedLLM
+
+
+def test_when_the_days_tokens_are_spent_rules_learn_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, SAID, claim(BIKE))
+    with opened(tmp_path, llm, learn_tokens_a_day=1) as memory:
+        assert say(memory, SAID)["by"] == "llm"
+        llm.clear()
+        told = say(memory, "My name is Alex.")
+        assert told["by"] == "rules, since the LLM has used today's 1 tokens of this user"
+        assert asked(llm) == []
+        assert contents(facts(memory)) == [BIKE, "User's name is Alex"]
+        say(memory, SAID, user_id="sam")
+        assert len(asked(llm, EXTRACT)) == 1
+
+
+def test_a_burst_of_turns_is_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, learn_wait_s=1.0) as memory:
+        for number in range(10):
+            last = memory.remember(exchange(f"I moved box {number} to the attic."), **TALK)
+        assert last.job is not None
+        llm.wait_for(lambda server: asked(server, EXTRACT), 10.0)
+        memory.work()
+        [question] = asked(llm, EXTRACT)
+        assert len(new_turns(question)) == 20
+        assert memory.job(last.job.id, user_id=ALEX).state == "done"
+
+
+@pytest.mark.parametrize(
+    "said", ["Hi!", "Hello there", "Thanks a lot!", "ok", "Good morning", "👍", "lol", "continue"]
+)
+def test_greetings_and_empty_talk_cost_no_call(tmp_path: Path, llm: ScriptedLLM, said: str) -> None:
+    with opened(tmp_path, llm) as memory:
+        say(memory, exchange(said, "Hello! How can I help you today?"))
+        assert asked(llm) == []
+        assert memory.usage(user_id=ALEX) == []
+        assert facts(memory) == []
+
+
+def test_an_ordinary_exchange_is_one_call_and_two_when_neighbours_need_deciding(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    green = "User's bike is a green Cargo bike"
+    learns(llm, SAID, claim(BIKE))
+    learns(llm, "green", claim(green))
+    decides(llm, (0, "UPDATE", 0, green))
+    with opened(tmp_path, llm) as memory:
+        say(memory, SAID)
+        assert len(asked(llm)) == 1
+        say(memory, SAID)
+        assert len(asked(llm)) == 2
+        say(memory, "I painted it: my bike is a green Cargo bike.")
+        assert (len(asked(llm, EXTRACT)), len(asked(llm, RECONCILE)), len(asked(llm))) == (3, 1, 4)
+        spent = {each.step: each.calls for each in memory.usage(user_id=ALEX, parts=["step"])}
+        assert spent == {"extract": 3, "reconcile": 1}
+        assert sum(each.tokens_in for each in memory.usage(user_id=ALEX)) > 0
+
+
+def test_turns_are_there_at_once_and_the_model_is_not_waited_for(tmp_path: Path, llm: ScriptedLLM) -> None:
+    llm.stop()
+    with opened(tmp_path, llm) as memory:
+        remembered = memory.remember(exchange(SAID), **TALK)
+        assert remembered.job is not None
+        assert len(memory.turns(**TALK)) == 2
+        assert memory.search("red Cargo bike", **TALK)[0].memory == SAID
+
+
+def test_nothing_is_learned_when_learning_is_off(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, learn="off") as memory:
+        assert memory.remember(exchange(SAID), **TALK).job is None
+        memory.work()
+        assert asked(llm) == []
+        assert len(memory.turns(**TALK)) == 2
+
+
+def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    with opened(tmp_path, llm, learn_tokens_a_day=1) as memory:
+        for number in range(10):
+            say(memory, f"I moved box {number} to the attic.")
+        memory.end_session(**TALK, wait=True)
+        assert [each.category for each in memory.get_all(user_id=ALEX)] == ["episode", "episode"]
+        assert len(asked(llm)) == 1
+
+
+def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, learn_tokens_a_day=100) as memory:
+        llm.default = "I would rather not."
+        job = memory.remember(exchange("My name is Alex."), **TALK, wait=30.0).job
+        assert job is not None
+        assert job.state == "done"
+        assert job.result is not None
+        assert "today's 100 tokens" in job.result["by"]
+        [spent] = memory.usage(user_id=ALEX, parts=["step"])
+        assert (spent.step, spent.calls) == ("extract", 2)
+        assert len(asked(llm)) == 2
+
+
+def test_whoever_waits_does_not_wait_for_turns_that_may_never_come(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, SAID, claim(BIKE))
+    with opened(tmp_path, llm, learn_every=10, learn_wait_s=30) as memory:
+        say(memory, SAID)
+        assert contents(facts(memory)) == [BIKE]
+
+
+def test_a_talk_of_more_turns_than_one_question_holds_is_learned_to_its_end(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, SAID, claim(BIKE, turns=[]))
+    with opened(tmp_path, llm, learn_every=1000, compress_every=0) as memory:
+        said = [message for number in range(60) for message in exchange(f"I moved box {number} to the attic.")]
+        memory.remember([*said, *exchange(SAID)], **TALK)
+        memory.end_session(**TALK, wait=True)
+        memory.work()
+        assert contents(facts(memory)) == [BIKE]
+        assert memory.sessions(user_id=ALEX)[0].learned_to == 122
+        assert sum(len(new_turns(request)) for request in asked(llm, EXTRACT)) == 122

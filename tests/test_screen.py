@@ -33,6 +33,7 @@ def tags(text: str) -> str:
 
 
 EMPTY = [
+    "What is the capital of France?",
     "Hi!", "hello there", "Thanks a lot!", "ok", "Good morning", "Bye, talk to you later!", "lol", "...", "👍",
     "😂😂", "continue", "Please continue.", "tell me more", "try again", "Danke schön!", "Merci beaucoup",
     "¡Muchas gracias!", "Obrigado!", "Grazie mille", "Dank je wel", "Dziękuję bardzo", "Спасибо большое!", "你好",
@@ -41,7 +42,8 @@ EMPTY = [
 
 TELLING = [
     "I'm Anna.", "My budget for Hawaii is $10,000", "Call me Bob", "I'm vegan, thanks", "Hi, I moved to Graz", "42",
-    "Thanks, Anna!", "What is the capital of France?", "Remember that Anna's birthday is 3 May", "Not Lisbon, Porto.",
+    "Thanks, Anna!", "What should my sister see in Paris?", "Remember that Anna's birthday is 3 May",
+    "Not Lisbon, Porto.", "What is the capital of France? I live there.",
     "I always liked tea", "ok, but no more nuts", "Ich heiße Jana", "我叫小明",
     "東京に住んでいます", "Yes, in Berlin",
 ]  # fmt: skip

@@ -75,7 +75,7 @@ class Caring(Opening):
         self, *, user_id: str | None = None, states: Sequence[JobState | str] = (), limit: int = 100
     ) -> list[Job]:
         """The work behind the answers, newest first: what waits, runs, is done or has failed for good."""
-        wanted = [JobState(state) for state in states]
+        wanted = [read_state(state) for state in states]
         return await (await self._care()).jobs(user_id, states=wanted, limit=read_limit(limit))
 
     async def replay_jobs(self, job_ids: Sequence[str], *, user_id: str) -> list[Job]:
@@ -171,6 +171,13 @@ class Caring(Opening):
     ) -> list[Usage]:
         """What the LLM was asked, and what that came to, by day, model and step."""
         return await (await self._care()).usage(user_id, since=read_time(since, name="since"), by=parts)
+
+
+def read_state(state: str) -> JobState:
+    """The state of this name, or an InvalidInput that says which there are."""
+    if state not in tuple(JobState):
+        raise InvalidInput(f"there is no state {state!r} of a job; there are {', '.join(JobState)}")
+    return JobState(state)
 
 
 def read_erase(scope: Scope, turn_id: str | None, memory_id: str | None) -> Erase:

@@ -12,11 +12,12 @@ from recollect import remember
 from recollect.conversation import afterwards
 from recollect.conversation.afterwards import Means
 from recollect.conversation.run import Run as AgentRun
-from recollect.errors import Backlog
+from recollect.errors import Backlog, NotFound
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Receipt
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
+from recollect.model.query import Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -176,6 +177,8 @@ class Care:
     async def end_session(self, scope: Scope) -> Job:
         """Have a session ended: what is left is learned, its episode is written, what matters is promoted."""
         conversation = await self._ledger.conversation(scope)
+        if not conversation.turn_count and not await self._ledger.count(scope, Listing(limit=1)):
+            raise NotFound(f"user {scope.user} has no session {scope.session}")
         jobs = [closing(scope)]
         if conversation.learned_to < conversation.turn_count:
             jobs.insert(0, remember.learning_now(scope))

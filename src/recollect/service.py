@@ -28,6 +28,7 @@ from recollect.remember import Learning, NewMemory
 from recollect.upkeep import reembed, transfer
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.transfer import Imported
+from recollect.upkeep.worker import Patience
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
 
@@ -49,6 +50,7 @@ class Service:
         learning: Learning | None = None,
         house: Housekeeping | None = None,
         jobs_at_once: int = 4,
+        patience: Patience | None = None,
         most_waiting: int = 1000,
     ) -> None:
         self._ledger = finders.ledger
@@ -60,7 +62,14 @@ class Service:
         self._accesses = Accesses(finders.ledger)
         self._learning = learning or Learning()
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
-        self.care = Care(self._means, self._learning, house, jobs_at_once=jobs_at_once, most_waiting=most_waiting)
+        self.care = Care(
+            self._means,
+            self._learning,
+            house,
+            jobs_at_once=jobs_at_once,
+            patience=patience,
+            most_waiting=most_waiting,
+        )
 
     @property
     def model(self) -> EmbeddingModel:

@@ -262,6 +262,10 @@ class Settings(BaseModel):
     most_waiting_jobs: Annotated[
         int, Field(ge=1, description="While so many jobs of a user wait, remember asks to try again later.")
     ] = 1000
+    job_lease_s: Annotated[
+        float, Field(gt=0, le=3600, description="A job whose worker is gone waits this long for another.")
+    ] = 30.0
+    job_tries: Annotated[int, Field(ge=1, le=100, description="How often a job is tried before it is given up.")] = 8
     worker_jobs: Annotated[int, Field(ge=1, le=256, description="How many jobs a worker does at a time.")] = 4
     redact_turns: Annotated[
         bool, Field(description="Keep passwords, keys and card numbers out of the log of what was said, too.")

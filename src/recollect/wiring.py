@@ -24,6 +24,7 @@ from recollect.upkeep.prune import Pruning
 from recollect.upkeep.quota import Quotas
 from recollect.upkeep.report import Chore
 from recollect.upkeep.schedule import HOURLY, NIGHTLY, Timetable
+from recollect.upkeep.worker import Patience
 from recollect.write.extraction.extract import Limits
 from recollect.write.settling.resolution import Limits as Settling
 from recollect.write.settling.same import SameLimits
@@ -62,6 +63,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
             learning=_learning(settings),
             house=_house(settings),
             jobs_at_once=settings.worker_jobs,
+            patience=Patience(lease_s=settings.job_lease_s, tries=settings.job_tries),
             most_waiting=settings.most_waiting_jobs,
         )
         opened.pop_all()

@@ -35,8 +35,12 @@ class Patience:
     longest_wait_s: float = 300.0
 
     def wait_s(self, tries: int) -> float:
-        """How long to wait after so many tries: anything up to a limit that doubles, so that no two wait in step."""
-        return random.uniform(0, min(self.longest_wait_s, self.first_wait_s * 2 ** min(tries, 20)))
+        """How long to wait after so many tries: anything up to a limit, so that no two wait in step.
+
+        The limit grows evenly from the first to the longest, which it reaches before the last try.
+        """
+        share = min(max(tries - 1, 0) / max(self.tries - 2, 1), 1.0)
+        return random.uniform(0, self.first_wait_s * (self.longest_wait_s / self.first_wait_s) ** share)
 
 
 class Worker:

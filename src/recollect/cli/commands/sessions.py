@@ -12,7 +12,6 @@ from recollect.cli.numbers import WholeNumber
 from recollect.cli.records import short_time
 from recollect.cli.table import Column, Row, print_table
 from recollect.cli.terminal import bold, dim, print_json, say
-from recollect.errors import NotFound
 from recollect.model.job import Job, JobState
 from recollect.model.turn import Conversation
 
@@ -50,7 +49,8 @@ def sessions(given: Given, end: bool, limit: int) -> None:
         raise click.UsageError("Say which one with --session.", click.get_current_context())
     with given.open() as memory:
         if end and given.session:
-            _say_ended(given, _end(given, memory, given.session))
+            place = {"user_id": given.user_id, "session_id": given.session}
+            _say_ended(given, memory.end_session(**place, project_id=given.project, wait=True))
         else:
             _say_listed(given, _found(given, memory)[:limit])
 
@@ -62,14 +62,6 @@ def _found(given: Given, memory: Memory) -> list[Conversation]:
         for each in found
         if given.project in (None, each.scope.project) and given.session in (None, each.scope.session)
     ]
-
-
-def _end(given: Given, memory: Memory, session: str) -> Job:
-    said = memory.turns(user_id=given.user_id, project_id=given.project, session_id=session, limit=1)
-    if not said and not memory.get_all(**given.place, filters={"level": "session"}, limit=1):
-        # A name that was mistyped is told: a session that never was has no end.
-        raise NotFound(f"user {given.user_id} has no session {session}")
-    return memory.end_session(user_id=given.user_id, project_id=given.project, session_id=session, wait=True)
 
 
 def _say_ended(given: Given, job: Job) -> None:

@@ -18,6 +18,7 @@ from recollect.language.cues import WORD, plain, small_talk
 from recollect.model.fence import strip_injected
 from recollect.model.invisible import normalise_invisible
 from recollect.model.turn import Role, Turn
+from recollect.read.decide import decide
 from recollect.write.screening.redact import redact
 
 # A refusal says no more than that; longer ones go on to something.
@@ -121,9 +122,14 @@ def _why_empty(turn: Turn, previous: Turn | None, following: Turn | None) -> str
         answers = known.answers & set(words) or any(part in turn.content for part in known.answer_parts)
         echoes = previous is not None and any(_has(words, phrase) for phrase in known.echoes)
         return "" if (asked and answers) or echoes else "it is small talk"
-    if following is not None and following.role is Role.ASSISTANT and is_refusal(following.content):
-        return "it is a question that was not answered" if _asks_about_the_world(turn.content, words) else ""
-    return ""
+    if not _is_one_question(turn.content):
+        return ""
+    if not decide(turn.content).search:
+        # What calls for none of the user's memories tells none either.
+        return "it asks about the world"
+    refused = following is not None and following.role is Role.ASSISTANT and is_refusal(following.content)
+    own = words[0] not in known.asking or known.own.intersection(words)
+    return "it is a question that was not answered" if refused and not own else ""
 
 
 def _has(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
@@ -140,15 +146,10 @@ def _asks(text: str) -> bool:
     return asked
 
 
-def _asks_about_the_world(text: str, words: Sequence[str]) -> bool:
-    known = _empty_talk()
-    one_question = len(_QUESTION_MARK.findall(text)) == 1 and text.rstrip()[-1] in "?\uff1f"
-    return (
-        one_question
-        and words[0] in known.asking
-        and not known.own.intersection(words)
-        and not _SENTENCE_END.search(text.strip())
-    )
+def _is_one_question(text: str) -> bool:
+    """Whether it is a single question and nothing else."""
+    text = text.strip()
+    return len(_QUESTION_MARK.findall(text)) == 1 and text[-1] in "?\uff1f" and not _SENTENCE_END.search(text)
 
 
 @cache

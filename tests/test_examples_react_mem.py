@@ -95,10 +95,6 @@ def test_ending_a_conversation_twice_changes_nothing_more(tmp_path: Path, llm: S
         assert contents(memory.get_all(**COLLECTION)) == before
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the turn and the conversation's episode use up the two hits a turn may have, and the fact is left out",
-)
 def test_a_later_invocation_begins_with_the_promoted_facts_and_the_past_episode(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:

@@ -62,7 +62,6 @@ def test_the_context_is_printed_as_in_the_design(tmp_path: Path, llm: ScriptedLL
         assert recalled.context.text == CONTEXT
 
 
-@pytest.mark.xfail(strict=True, reason="turns are recalled beside memories, and take their places in the context")
 def test_the_context_is_printed_as_in_the_design_without_a_filter(tmp_path: Path, llm: ScriptedLLM) -> None:
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
@@ -88,7 +87,6 @@ def test_what_was_learned_in_a_session_stays_in_it(tmp_path: Path, llm: Scripted
         assert elsewhere.outcome is RecallOutcome.MISSING
 
 
-@pytest.mark.xfail(strict=True, reason="turns of the user's other sessions are recalled")
 def test_what_was_said_in_another_session_is_not_in_the_context_of_this_one(tmp_path: Path) -> None:
     with opened(tmp_path, **PRESET) as memory:
         memory.remember(exchange("The project deadline is March 15th."), **SESSION, wait=True)
@@ -159,4 +157,5 @@ def test_a_failing_extraction_does_not_block_the_chat(tmp_path: Path, llm: Scrip
     with opened(tmp_path, llm, **PRESET) as memory:
         remembered = memory.remember(exchange("The project deadline is March 15th."), **SESSION)
         assert len(remembered.turns) == 2
-        assert memory.recall(user("When is the project deadline?"), **SESSION).outcome is RecallOutcome.USED
+        # Nothing is learned yet, and recall of this design gives only what was.
+        assert memory.recall(user("When is the project deadline?"), **SESSION).outcome is RecallOutcome.MISSING

@@ -228,10 +228,8 @@ STYLES = ("", "semantic-router", "react-mem", "session-service", "markdown-proxy
 @pytest.mark.parametrize("with_llm", [True, False])
 @pytest.mark.parametrize("preset", STYLES)
 def test_what_recall_put_into_the_messages_is_never_learned(
-    tmp_path: Path, llm: ScriptedLLM, preset: str, with_llm: bool, request: pytest.FixtureRequest
+    tmp_path: Path, llm: ScriptedLLM, preset: str, with_llm: bool
 ) -> None:
-    if preset in ("react-mem", "markdown-proxy", "three-tier"):
-        request.applymarker(pytest.mark.xfail(strict=True, reason=f"the block of {preset} is not known again"))
     fed = "User's cat is called Zanzibar"
     llm.when(lambda asking: EXTRACT in asking.text and "Zanzibar" in asking.text).reply_json(
         {"memories": [claim("User has a cat called Zanzibar", turns=[])]}

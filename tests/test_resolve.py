@@ -146,6 +146,33 @@ def test_a_memory_that_two_statements_repeat_is_updated_once() -> None:
     assert change.fields["evidence"] == ("t0", "t1", "t2")
 
 
+ENDS = """
+User no longer has the red Cargo bike|User has a red Cargo bike
+User no longer has the bike|User has a red bike
+User no longer has a bike|User has a bike at home
+User no longer owns a bike|User has a bike
+User doesn't like jazz|User likes jazz
+User no longer works at Siemens|User works at Siemens as an engineer
+User stopped smoking|User smokes
+User is no longer allergic to nuts|User has a nut allergy
+No longer true: User lives in Oslo|User lives in Oslo
+User's red bike no longer has a lamp|User's red bike has a lamp
+Der Nutzer wohnt nicht mehr in Berlin|Der Nutzer wohnt in Berlin
+"""
+STAYS = """
+User no longer has the red Cargo bike|User likes the red Cargo bike
+User no longer has the red Cargo bike|User keeps the red Cargo bike in the garage
+User no longer has the red Cargo bike|User has a lock for the red Cargo bike
+User no longer likes the red Cargo bike|User has a red Cargo bike
+User no longer has the bike|User has a bike lock
+User no longer likes jazz|User likes jazz and blues
+User no longer likes jazz|User likes jazz, blues and rock
+User no longer plays chess in clubs|User plays chess
+User's red bike no longer has a lamp|User's red bike has a lock
+User is no longer vegetarian|User's sister is vegetarian
+"""
+
+
 class TestCorrections:
     BUDGET = "The budget for the Hawaii trip is $10,000"
 
@@ -176,6 +203,36 @@ class TestCorrections:
         [change] = settle(said, known("User works at Siemens"), known("User works at home")).changes
         assert isinstance(change, Supersede)
         assert change.id == known("User works at Siemens").id
+
+    def test_what_ends_a_thing_does_not_end_one_of_its_parts(self) -> None:
+        said = Learned(content="User no longer has the red Cargo bike", retraction=True)
+        parts = [known(f"User's red Cargo bike has a {part}") for part in ("bell", "lamp", "lock")]
+        for near, told in ((0.9, Did.UNDECIDED), (0.1, Did.UNDECIDED)):
+            for given in (parts, parts[:1]):
+                done = settle(said, *given, near=near)
+                assert (did(done), done.changes) == ([told], ())
+        owned = known("User owns a red Cargo bike")
+        [change] = settle(said, *parts, owned).changes
+        assert isinstance(change, Supersede)
+        assert change.id == owned.id
+
+    @pytest.mark.parametrize(("near", "told"), [(0.91, Did.UNDECIDED), (0.97, Did.SUPERSEDED)])
+    def test_a_hair_nearer_is_not_plainly_the_best(self, near: float, told: Did) -> None:
+        said = Learned(content="User's flight is at 9 pm", correction=True)
+        those = [Neighbour(known("User's flight is at 7 pm"), near), Neighbour(known("User's flight is at 6 am"), 0.9)]
+        assert did(resolve(ANNA, [said], [those])) == [told]
+
+    @pytest.mark.parametrize("line", ENDS.strip().splitlines())
+    def test_what_is_said_of_the_same_in_the_same_way_is_ended(self, line: str) -> None:
+        said, old = line.split("|")
+        assert did(settle(Learned(content=said, retraction=True), known(old))) == [Did.SUPERSEDED]
+
+    @pytest.mark.parametrize("line", STAYS.strip().splitlines())
+    def test_what_says_something_else_or_more_is_not_ended(self, line: str) -> None:
+        said, old = line.split("|")
+        assert did(settle(Learned(content=said, retraction=True), known(old))) == [Did.UNDECIDED]
+        done = settle(Learned(content=said, retraction=True), known(old), near=0.1)
+        assert not any(isinstance(change, Supersede) for change in done.changes)
 
     def test_doubtful_words_correct_nothing_that_the_user_said(self) -> None:
         said = Learned(content="The budget for the Hawaii trip is $12,000", correction=True, trust=Trust.LOW)

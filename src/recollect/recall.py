@@ -68,6 +68,7 @@ class Habits:
     style: str = "recollect"
     place: Place = "before-question"
     summary: bool = False
+    turns: bool = True
     withhold: frozenset[str] = frozenset()
     taste: Taste = field(default_factory=lambda: Taste(diversity=0.7))
 
@@ -172,6 +173,7 @@ def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) 
         periods=times.periods,
         explain=asked.trace,
         trace=asked.trace,
+        turns=habits.turns,
     )
 
 

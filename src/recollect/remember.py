@@ -16,13 +16,13 @@ from recollect.errors import BrokenAnswer, Conflict
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By, Once, Outcome
 from recollect.model.effect import Effect, Finish, Note, Queue, Spent
-from recollect.model.fence import strip_injected
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.learned import Learned
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
+from recollect.read.known_again import strip_recalled
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.extraction.extract import Extracted, Limits, extract
@@ -109,7 +109,7 @@ async def remember(
 
 def _own_words(turns: Sequence[Turn], habits: Learning) -> list[Turn]:
     """The turns without what recall had put in: it would be found again as if it had been said."""
-    texts = [strip_injected(turn.content) for turn in turns]
+    texts = [strip_recalled(turn.content) for turn in turns]
     if habits.redact:
         texts = [redact(text).text for text in texts]
     return [replace(turn, content=text) for turn, text in zip(turns, texts, strict=True) if text.strip()]

@@ -131,6 +131,9 @@ class Settings(BaseModel):
     context_summary: Annotated[
         bool, Field(description="Whether the summary of the conversation so far goes into the prompt, too.")
     ] = False
+    recall_turns: Annotated[
+        bool, Field(description="Whether recall gives what was said beside what was learned from it.")
+    ] = True
     recall_withhold: Annotated[
         str,
         Field(description="Tags, separated by commas: memories that carry one are never put into a prompt."),

@@ -102,6 +102,7 @@ def _habits(settings: Settings) -> Habits:
         style=settings.context_format,
         place=settings.context_place,
         summary=settings.context_summary,
+        turns=settings.recall_turns,
         withhold=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
         taste=taste,
     )

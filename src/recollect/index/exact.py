@@ -19,6 +19,7 @@ from recollect.model.erase import Cleared
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.model.traits import Trait
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -195,7 +196,9 @@ class ExactIndex:
         # A lock lives as long as someone holds or awaits it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> ExactView:
+    async def view(
+        self, scope: Scope, filter: Filter, *, as_of: datetime | None = None, turns: bool = True
+    ) -> ExactView:
         everything = filter == EVERYTHING and as_of is None
         allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._shard(scope.user)
@@ -203,10 +206,13 @@ class ExactIndex:
         if shard.bounded and as_of is None:
             moment_s = now().timestamp()
             mask = mask & (shard.begins_s[: len(mask)] <= moment_s) & (shard.ends_s[: len(mask)] > moment_s)
+        if not turns:
+            mask = mask & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
         if allowed is not None:
             told = _among(shard.rows[: len(mask)], np.asarray(allowed, np.int64))
             # What held at another moment need not be active now.
-            mask = told if as_of is not None else mask & told
+            held = told if turns else told & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
+            mask = held if as_of is not None else mask & told
         return ExactView(shard, mask)
 
     async def forget(self, user: str) -> Cleared:

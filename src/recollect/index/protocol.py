@@ -89,10 +89,11 @@ class View(Protocol):
 class Index(Protocol):
     """Finds rows by vector; rebuildable from the ledger at any time."""
 
-    async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> View:
+    async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None, turns: bool = True) -> View:
         """What the ledger holds at this moment, as far as the scope and the filter let it be found.
 
-        With `as_of`, what held at that moment instead of what is active now.
+        With `as_of`, what held at that moment instead of what is active now; without `turns`, only what was
+        distilled from what was said.
         """
         ...
 

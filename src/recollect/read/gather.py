@@ -45,6 +45,7 @@ class Wanted:
     as_of: datetime | None = None
     periods: tuple[Period, ...] = ()
     pool: int = 64
+    turns: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Gathered:
 
 async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, ruler: Ruler) -> Gathered:
     """The best rows of each kind and the turns beside them; every row gets all scores, however it was found."""
-    view = await index.view(scope, wanted.filter, as_of=wanted.as_of)
+    view = await index.view(scope, wanted.filter, as_of=wanted.as_of, turns=wanted.turns)
     speakers = view.speakers_called(bare_words(wanted.question.text))
     named = named_among(wanted.question.text, speakers)
     # Who said it is known of every turn: their names in the text would only blur the rest.

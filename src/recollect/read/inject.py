@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
-from recollect.model.fence import QUESTION_MARK, strip_injected
+from recollect.model.fence import QUESTION_MARK
 from recollect.model.message import role_of
+from recollect.read.known_again import strip_recalled
 
 Place: TypeAlias = Literal["before-question", "system", "question"]
 Message: TypeAlias = Mapping[str, Any]
@@ -82,7 +83,7 @@ def _without_blocks(messages: Sequence[Message]) -> list[Message]:
 def _without_block(message: Message) -> Message:
     content = message.get("content")
     if isinstance(content, str):
-        left: object = strip_injected(content)
+        left: object = strip_recalled(content)
     elif isinstance(content, list):
         parts = [(part, _without_block_in_part(part)) for part in content]
         # A part that was a block and nothing else goes; one that was empty before is not ours.
@@ -95,7 +96,7 @@ def _without_block(message: Message) -> Message:
 
 def _without_block_in_part(part: Any) -> Any:
     said = part.get("text") if isinstance(part, Mapping) else None
-    left = strip_injected(said) if isinstance(said, str) else said
+    left = strip_recalled(said) if isinstance(said, str) else said
     return part if left == said else {**part, "text": left}
 
 

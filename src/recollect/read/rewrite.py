@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from recollect.errors import ModelUnavailable
-from recollect.model.fence import is_injected, strip_injected
 from recollect.model.message import role_of, text_of
 from recollect.prompts import prompt
 from recollect.read.context_terms import context_terms
+from recollect.read.known_again import is_recalled, strip_recalled
 from recollect.read.vague import is_vague, picks_one
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _heard(said: str | Sequence[Mapping[str, object] | str]) -> tuple[str, list[
     """The question, and what the two said before it."""
     messages = [said] if isinstance(said, str | Mapping) else said
     # What recall put in earlier was not said by anyone.
-    turns = [_turn(message) for message in messages if not is_injected(message)]
+    turns = [_turn(message) for message in messages if not is_recalled(message)]
     asked = max((at for at, (role, _) in enumerate(turns) if role == "user"), default=None)
     if asked is None:
         return "", []
@@ -118,7 +118,7 @@ def _turn(message: object) -> _Said:
     if isinstance(message, str):
         return "user", message
     text = text_of(message.get("content") if isinstance(message, Mapping) else None)
-    return role_of(message), strip_injected(text)
+    return role_of(message), strip_recalled(text)
 
 
 def _with_terms(question: str, before: Sequence[_Said]) -> Rewritten:

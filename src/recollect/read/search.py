@@ -67,6 +67,7 @@ class Search:
     periods: tuple[Period, ...] = ()
     explain: bool = False
     trace: bool = False
+    turns: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         as_of=asked.as_of,
         periods=asked.periods,
         pool=max(_MIN_POOL, asked.limit * _POOL_FACTOR),
+        turns=asked.turns,
     )
     # Nothing is measured by it while the embedder is away, and asking it again would be waiting twice.
     ruler = BUNDLED if notes else await finders.ruler.get()

@@ -75,8 +75,10 @@ def _apart(candidates: Sequence[Candidate], per_source: int) -> list[int]:
 
 
 def _turns(candidate: Candidate) -> set[str]:
-    """The turns it stems from; a turn is its own."""
+    """The turns it stems from; a turn is its own. What sums up many of them stems from no single one."""
     record = candidate.record
+    if record.category in (Category.EPISODE, Category.SUMMARY):
+        return set()
     return {record.id} if record.category is Category.TURN else set(record.evidence)
 
 

@@ -57,6 +57,7 @@ class Worker:
         self.patience = patience or Patience()
         self._under_way: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
+        self._taking = asyncio.Lock()
         self._news = asyncio.Event()
         self._end = asyncio.Event()
         self._stopping = False
@@ -96,15 +97,11 @@ class Worker:
         """Do what is due now and what comes of it, and return when nothing is left; gives how many jobs were done."""
         begun, done = 0, self.done
         while most is None or begun < most:
-            jobs = await self._ledger.lease(worker=self.name, limit=self._at_once, lease_s=self.patience.lease_s)
-            if not jobs and not self._under_way:
+            begun += await self._take()
+            if not self._under_way:
                 break
-            if not jobs:
-                # What is being done may bring about more.
-                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
-                continue
-            await asyncio.gather(*(self._do(job) for job in jobs))
-            begun += len(jobs)
+            # What is being done may bring about more.
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         return self.done - done
 
     async def _take_for_ever(self) -> None:
@@ -124,15 +121,17 @@ class Worker:
                     await asyncio.wait_for(self._news.wait(), self._poll_s)
 
     async def _take(self) -> int:
-        free = self._at_once - len(self._under_way)
-        if free < 1:
-            return 0
-        jobs = await self._ledger.lease(worker=self.name, limit=free, lease_s=self.patience.lease_s)
-        for job in jobs:
-            task = asyncio.create_task(self._do(job))
-            self._under_way.add(task)
-            task.add_done_callback(self._ended)
-        return len(jobs)
+        # One at a time: whoever looks whether anything is under way must not miss what is just being taken.
+        async with self._taking:
+            free = self._at_once - len(self._under_way)
+            if free < 1:
+                return 0
+            jobs = await self._ledger.lease(worker=self.name, limit=free, lease_s=self.patience.lease_s)
+            for job in jobs:
+                task = asyncio.create_task(self._do(job))
+                self._under_way.add(task)
+                task.add_done_callback(self._ended)
+            return len(jobs)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)

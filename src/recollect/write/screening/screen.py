@@ -15,10 +15,10 @@ from functools import cache
 from importlib.resources import files
 
 from recollect.language.cues import WORD, plain, small_talk
-from recollect.model.fence import strip_injected
 from recollect.model.invisible import normalise_invisible
 from recollect.model.turn import Role, Turn
 from recollect.read.decide import decide
+from recollect.read.known_again import strip_recalled
 from recollect.write.screening.redact import redact
 
 # A refusal says no more than that; longer ones go on to something.
@@ -82,7 +82,7 @@ def is_refusal(text: str) -> bool:
 
 def _cleaned(turn: Turn) -> tuple[Turn | None, tuple[str, ...]]:
     """The turn as it may be learned from, or None if nothing is left of it; and what was redacted."""
-    text = strip_injected(normalise_invisible(turn.content))
+    text = strip_recalled(normalise_invisible(turn.content))
     if not text.strip():
         return None, ()
     redacted = redact(text)

@@ -57,6 +57,8 @@ class Reading:
     owned: set[str] = field(default_factory=set)
     opening: str = ""
     lead: str = ""
+    # What is said of the one who comes first: the verb, or "be" or "have".
+    relation: str = ""
     # What must be done, and whether the user is spoken of at all.
     duty: str = ""
     of_user: bool = False
@@ -176,6 +178,8 @@ class _Reader:
         if word == "to" and "prefer" in result.words:
             self._to_compare = True
         parts = known.parts
+        if result.lead and not result.relation:
+            self._relate(known)
         if capital and not opens and known.verb and not self._shouted:
             result.names.add(word)
             if self._peek(-1) == "from":
@@ -189,6 +193,12 @@ class _Reader:
             elif self._peek(-1) not in _AUXILIARY and self._peek(-2) not in _AUXILIARY:
                 result.past.add(known.past)
         self._take(parts, token)
+
+    def _relate(self, known: Entry) -> None:
+        """Take what is said of the one who comes first; of a thing only that it is so, or has something."""
+        # What has a mark says how or whether, not what: "stopped working" is about working.
+        verb = known.verb if self._result.lead[0] == PERSON and len(known.parts) == 1 else ""
+        self._result.relation = known.is_ or known.was or verb
 
     def _was(self, known: Entry) -> None:
         """What was so: "was a nurse" is over, "was moved" happened, and "was born" stays true."""

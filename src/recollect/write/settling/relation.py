@@ -19,7 +19,7 @@ def changed(new: Reading, old: Reading) -> str:
     """
     if new.people != old.people or not _common(new, old):
         return ""
-    mine, theirs = _others(new, old), _others(old, new)
+    mine, theirs = others(new, old), others(old, new)
     if mine and theirs:
         # One value at a time: other words and other numbers make another thing.
         same = new.numbers == old.numbers and new.times == old.times and not (_unmet(new, old) or _unmet(old, new))
@@ -81,8 +81,8 @@ def _common(new: Reading, old: Reading) -> set[str]:
     return shared or ((new.people & old.people) - {USER})
 
 
-def _others(reading: Reading, other: Reading) -> set[str]:
-    """Words of weight that the other has not, names apart."""
+def others(reading: Reading, other: Reading) -> set[str]:
+    """The words of weight that the other has not, names apart."""
     return reading.words - other.words - _name_parts(reading)
 
 

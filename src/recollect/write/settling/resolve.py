@@ -13,6 +13,7 @@ from recollect.model.learned import Learned
 from recollect.model.memory import Category, MemoryRecord, Status, text_hash
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.write.settling.correction import clearly_nearer, corrected
 from recollect.write.settling.relation import changed, nearness
 from recollect.write.settling.resolution import Limits, Neighbour, Resolution, Undecided, level_of
 from recollect.write.settling.same import likeness, said_again
@@ -147,21 +148,35 @@ def _again(settlement: Settlement, learned: Learned, record: MemoryRecord, reaso
 
 def _correct(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> None:
     """Put a correction in the place of the one thing it corrects, if it is plain which."""
-    mine = settlement.text(learned.content).reading
-    found: list[tuple[float, float, MemoryRecord, str]] = []
-    for each in known:
-        theirs = settlement.text(each.record.content).reading
-        what = changed(mine, theirs) if mine and theirs else ""
-        if what and outranks(learned, each.record):
-            found.append((nearness(mine, theirs), each.similarity, each.record, what))  # type: ignore[arg-type]
-    found.sort(key=lambda each: each[:2], reverse=True)
-    if found and (len(found) == 1 or found[0][:2] > found[1][:2]):
-        _, _, record, what = found[0]
+    if (found := _corrected(settlement, learned, known)) is not None:
+        record, what = found
         settlement.supersede(learned, record, f"it changes {what} of that")
     elif near := _near(settlement, learned, known):
         settlement.leave_open(Undecided(learned, near), "what it corrects is not plain")
     else:
         settlement.add(learned, "what it corrects is not known", unreconciled=True)
+
+
+def _corrected(
+    settlement: Settlement, learned: Learned, known: Sequence[Neighbour]
+) -> tuple[MemoryRecord, str] | None:
+    """The one memory that is plainly meant, and what of it is changed."""
+    mine = settlement.text(learned.content).reading
+    if mine is None:
+        return None
+    found: list[tuple[tuple[float, float], MemoryRecord, str]] = []
+    # How near those of this batch are was never measured: beside them only words count.
+    measured = not any(each.record.id in settlement.added for each in known)
+    for each in known:
+        theirs = settlement.text(each.record.content).reading
+        what = corrected(mine, theirs) if theirs else ""
+        if theirs and what and outranks(learned, each.record):
+            near = nearness(mine, theirs), each.similarity if measured else 0.0
+            found.append((near, each.record, what))
+    found.sort(key=lambda each: each[0], reverse=True)
+    if not found or (len(found) > 1 and not clearly_nearer(found[0][0], found[1][0])):
+        return None
+    return found[0][1:]
 
 
 def _near(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> tuple[Neighbour, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,7 +13,7 @@ from recollect import remember
 from recollect.conversation import afterwards
 from recollect.conversation.afterwards import Means
 from recollect.conversation.run import Run as AgentRun
-from recollect.errors import Backlog, NotFound
+from recollect.errors import Backlog, NotFound, RecollectError
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Receipt
@@ -35,10 +36,14 @@ from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
 from recollect.write.triggers import closing
 
+_log = logging.getLogger("recollect")
+
 # A queue that fails or falls behind must be seen.
 _MOST_FAILURES = 5
 _OLDEST_S = 300.0
 _LOOK_AGAIN_S = 0.05
+_LAST_JOBS = 100
+_GRACE_S = 5.0
 _LOOK_EVERY_S = 1.0
 _MOST_LOOKED_AT = 10_000
 _OVER = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
@@ -259,6 +264,8 @@ class Care:
         try:
             if self._learning.by != "llm":
                 # Without a model it takes milliseconds, and whoever comes next finds it learned.
-                await self.worker.work_off(most=100)
+                await self.worker.work_off(most=_LAST_JOBS)
+        except RecollectError as error:
+            _log.warning("what is left to learn is left to the next one to open this: %s", error)
         finally:
-            await self.worker.stop(grace_s=5.0)
+            await self.worker.stop(grace_s=_GRACE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -73,6 +74,16 @@ async def test_it_finds_what_comparing_with_every_vector_finds(ledger: Ledger) -
         scored = await (await index.view(ANN, EVERYTHING)).nearest(question, limit=10)
         # The question is rounded to half precision, as the vectors are.
         np.testing.assert_allclose(scored.scores, np.maximum(cosines[best], 0), atol=3e-4)
+
+
+async def test_a_search_takes_no_references_that_are_not_its_own(ledger: Ledger) -> None:
+    await fill(ledger, ANN, 50, seed=1)
+    view, [question] = await index_of(ledger).view(ANN, EVERYTHING), unit_vectors(1, seed=2)
+    before = sys.getrefcount(None)
+    for _ in range(500):
+        await view.nearest(question, limit=10)
+    # A library that counts wrongly loses one with each call, and in time the interpreter.
+    assert sys.getrefcount(None) > before - 250
 
 
 async def test_someone_without_memories_finds_nothing(ledger: Ledger) -> None:

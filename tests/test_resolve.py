@@ -219,7 +219,10 @@ class TestCorrections:
     @pytest.mark.parametrize(("near", "told"), [(0.91, Did.UNDECIDED), (0.97, Did.SUPERSEDED)])
     def test_a_hair_nearer_is_not_plainly_the_best(self, near: float, told: Did) -> None:
         said = Learned(content="User's flight is at 9 pm", correction=True)
-        those = [Neighbour(known("User's flight is at 7 pm"), near), Neighbour(known("User's flight is at 6 am"), 0.9)]
+        those = [
+            Neighbour(known("User's flight is at 7 pm"), near),
+            Neighbour(known("User's flight is at 6 am"), 0.9),
+        ]
         assert did(resolve(ANNA, [said], [those])) == [told]
 
     @pytest.mark.parametrize("line", ENDS.strip().splitlines())

@@ -91,8 +91,7 @@ class ExactView:
     def _coarse_scores(self, vector: Vector) -> NDArray[np.float32]:
         """The cosine of every row, to two places behind the point; below 0 it is 0."""
         [steps], [step] = coarsened(vector[None])
-        scores = _dots(steps, self._coarse)
-        scores *= self._scales
+        scores = _dots(steps, self._coarse) * self._scales
         scores *= step
         return np.maximum(scores, 0, out=scores)
 
@@ -162,15 +161,13 @@ class ExactView:
 
 def _dots(vector: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
     """The product of the vector with each row, both in the same short numbers, which NumPy would first make long."""
-    found = np.empty((1, len(rows)), np.float32)
-    simsimd.cdist(vector[None], rows, "dot", out=found, out_dtype="float32")
-    scores: NDArray[np.float32] = found[0]
-    return scores
+    # Not into an array of ours: with `out` it gives back None without counting the reference, and in time Python dies.
+    found: NDArray[np.float32] = np.asarray(simsimd.cdist(vector[None], rows, "dot", out_dtype="float32"))
+    return found[0]
 
 
 def _cosines(vector: Vector, halves: NDArray[np.float16]) -> NDArray[np.float32]:
-    found = _dots(vector.astype(np.float16), halves)
-    return np.maximum(found, 0, out=found)
+    return np.maximum(_dots(vector.astype(np.float16), halves), 0)
 
 
 def _among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:

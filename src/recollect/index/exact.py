@@ -91,9 +91,10 @@ class ExactView:
     def _coarse_scores(self, vector: Vector) -> NDArray[np.float32]:
         """The cosine of every row, to two places behind the point; below 0 it is 0."""
         [steps], [step] = coarsened(vector[None])
-        scores = _dots(steps, self._coarse) * self._scales
+        scores: NDArray[np.float32] = _dots(steps, self._coarse) * self._scales
         scores *= step
-        return np.maximum(scores, 0, out=scores)
+        np.maximum(scores, 0, out=scores)
+        return scores
 
     def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         at, here = self._look_up(rows)
@@ -161,9 +162,10 @@ class ExactView:
 
 def _dots(vector: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
     """The product of the vector with each row, both in the same short numbers, which NumPy would first make long."""
-    # Not into an array of ours: with `out` it gives back None without counting the reference, and in time Python dies.
-    found: NDArray[np.float32] = np.asarray(simsimd.cdist(vector[None], rows, "dot", out_dtype="float32"))
-    return found[0]
+    # Not into an array of ours: with `out` it gives back a None that it does not count, until Python dies of it.
+    found = np.asarray(simsimd.cdist(vector[None], rows, "dot", out_dtype="float32"))
+    scores: NDArray[np.float32] = found[0]
+    return scores
 
 
 def _cosines(vector: Vector, halves: NDArray[np.float16]) -> NDArray[np.float32]:

@@ -48,7 +48,7 @@ _POOL_FACTOR = 5
 _MIN_POOL = 40
 # How many candidates are read beyond those asked for, so that steps which leave some out have others to offer: a few
 # for repetitions, more where variety is wanted.
-_SPARE, _SPARE_FOR_VARIETY = 8, 20
+_SPARE, _SPARE_FOR_VARIETY = 8, 12
 # A question is seen from its beginning and its end; what was pasted between them is not looked for.
 _MOST_CHARS = 8_000
 

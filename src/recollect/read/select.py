@@ -98,17 +98,21 @@ def _varied(
     """Maximal marginal relevance: each next one is good, and unlike those already taken."""
     if choice.diversity >= 1 or len(allowed) <= 1:
         return list(allowed[: choice.limit])
-    places = np.asarray(allowed)
-    scores = np.array([candidates[at].score for at in allowed], np.float32)
-    near = vectors[places]
-    alike = np.zeros(len(allowed), np.float32)
-    left = np.ones(len(allowed), np.bool_)
+    near = vectors[np.asarray(allowed)]
+    # So few that plain loops are done before arrays are set up.
+    likeness = (near @ near.T).tolist()
+    alike: list[float] = []
+    left = list(range(len(allowed)))
     taken: list[int] = []
-    while left.any() and len(taken) < choice.limit:
-        worth = choice.diversity * scores - (1 - choice.diversity) * alike
-        best = int(np.argmax(np.where(left, worth, -np.inf)))
-        left[best] = False
+
+    def worth(at: int) -> float:
+        repeats = alike[at] if alike else 0.0
+        return choice.diversity * candidates[allowed[at]].score - (1 - choice.diversity) * repeats
+
+    while left and len(taken) < choice.limit:
+        best = max(left, key=worth)
+        left.remove(best)
         taken.append(allowed[best])
         # To be unlike the first is worth something as well: a cosine below 0 is not raised to it.
-        alike = near @ near[best] if len(taken) == 1 else np.maximum(alike, near @ near[best])
+        alike = [max(pair) for pair in zip(alike, likeness[best], strict=True)] if alike else likeness[best]
     return taken

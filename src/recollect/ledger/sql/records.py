@@ -75,6 +75,7 @@ def from_row(row: Row) -> MemoryRecord:
         created_at, updated_at, occurred_at, valid_from, valid_to, expires_at, last_accessed_at,
         access_count, version, _, body,
     ) = row  # fmt: skip
+    made = from_micros(created_at)
     return MemoryRecord(
         id=id,
         scope=_scope(user, project, session),
@@ -86,9 +87,10 @@ def from_row(row: Row) -> MemoryRecord:
         key=key,
         importance=importance,
         confidence=confidence,
-        created_at=from_micros(created_at),
-        updated_at=from_micros(updated_at),
-        occurred_at=_time(occurred_at),
+        created_at=made,
+        # Most were never changed, and a turn happened when it was said.
+        updated_at=made if updated_at == created_at else from_micros(updated_at),
+        occurred_at=made if occurred_at == created_at else _time(occurred_at),
         valid_from=_time(valid_from),
         valid_to=_time(valid_to),
         expires_at=_time(expires_at),

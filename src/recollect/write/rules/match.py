@@ -76,10 +76,20 @@ def _told(rule: Rule, found: Mapping[str, str], clause: Clause, pack: Pack) -> s
 
 
 def _field(name: str, found: Mapping[str, str], pack: Pack) -> str:
+    if name == "topic":
+        return _within(found.get(name, ""), pack)
     if name != "verbs":
         return found.get(name, "")
     verb = found["verb"].lower()
     return pack.third.get(verb) or f"{verb}s"
+
+
+def _within(topic: str, pack: Pack) -> str:
+    """The topic as it is written within a sentence: it may have been its first word."""
+    first, space, rest = topic.partition(" ")
+    # A German noun has its capital anywhere.
+    is_small = pack.language != "de" and first.lower() in pack.words["heads"]
+    return f"{first.lower()}{space}{rest}" if is_small else topic
 
 
 def _sentence_case(text: str) -> str:

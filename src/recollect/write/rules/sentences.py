@@ -26,6 +26,9 @@ _LOG_START = re.compile(
 _CODE_SIGN = re.compile(r"[{}<>=|\\^~]|\(\)|;\s*$|::|->")
 _SPEAKER = re.compile(r"\s*[A-Z][\w.]*(?: [A-Z][\w.]*)?: ?\S")
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)")
+# What stands before the first word and belongs to no sentence: broken characters, stars, pictures.
+_BROKEN = "\ufffd"
+_JUNK = re.compile(r"[^\w\s\"'“”„«»‘’¿()\[\]{}<>$€£¥₹#@/\\+=~|-]+\s*")
 _WORD_BEFORE = re.compile(r"[\w.]{1,12}$")
 _SHORTENED = frozenset(
     "mr mrs ms dr prof st jr sr vs e.g i.e a.m p.m approx dept est inc ltd co fig vol bzw z.b d.h ca nr str usw sra "
@@ -68,7 +71,7 @@ def sentences(text: str) -> list[Sentence]:
             mark = _ITEM.match(line)
             item = mark.group().strip() if mark else ""
             body = line[mark.end() :] if mark else line
-            for number, sentence in enumerate(_split(body)):
+            for number, sentence in enumerate(_split(_cleared(body))):
                 if len(sentence) <= _MOST_SENTENCE_CHARS:
                     own.append(_unquoted(sentence, item if number == 0 else ""))
     return own
@@ -109,6 +112,13 @@ def _is_foreign(line: str) -> bool:
         return True
     signs = sum(1 for _ in _CODE_SIGN.finditer(line))
     return signs >= 2 and signs * 15 > len(line)
+
+
+def _cleared(line: str) -> str:
+    """The line without what hides its first and last words."""
+    line = line.strip()
+    junk = _JUNK.match(line)
+    return (line[junk.end() :] if junk else line).rstrip(_BROKEN)
 
 
 def _split(line: str) -> Iterator[str]:

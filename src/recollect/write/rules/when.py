@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ _IN = frozenset("in within dans en dentro".split())
 _NAMED_DAYS = frozenset("black cyber good easter giving super fat ash palm".split())
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _LONGEST_DAYS = 370
+# So many words on, a week still belongs to a weekday.
+_BESIDE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,31 @@ def when_of(text: str, *, at: datetime, ahead: bool = False) -> When | None:
             continue
         shift = _shift(period, at) if ahead else 0 * _DAY
         start, end = period.start + shift, period.end + shift
+        if _in_another_week(period, (start, periods), words):
+            continue
         named = text[: period.span[0]].rstrip().rpartition(" ")[2].lower() in _NAMED_DAYS
         over = ahead and end <= at and _is_relative(period)
         if named or over or (end - start > _DAY and start <= at < end):
             continue
         return _when(start, end, period.span, is_relative=_is_relative(period))
     return None
+
+
+def _in_another_week(period: Period, at: tuple[datetime, Sequence[Period]], words: Words) -> bool:
+    """Whether a weekday belongs to a week that is told beside it: "Monday and Tuesday last week"."""
+    if _words_of(period).isdisjoint(WEEKDAYS):
+        return False
+    start, periods = at
+    weeks = [each for each in periods if any(UNITS.get(word) == "week" for word in _words_of(each))]
+    if weeks:
+        return not any(each.start and each.end and each.start <= start < each.end for each in weeks)
+    # A week that could not be told: "Friday the week after next".
+    place = next(place for place, mark in enumerate(words.marks) if mark[1] >= period.span[1])
+    return any(UNITS.get(word) == "week" for word in words.words[place + 1 : place + _BESIDE])
+
+
+def _words_of(period: Period) -> set[str]:
+    return set(period.said.lower().replace(",", " ").split())
 
 
 def _read(text: str, at: datetime) -> tuple[Words, list[Period]]:
@@ -73,7 +95,7 @@ def dated(content: str, when: When) -> str:
 
 def _shift(period: Period, at: datetime) -> timedelta:
     """How far a day without a year or a week lies ahead of the latest one there was."""
-    said = set(period.said.lower().replace(",", " ").split())
+    said = _words_of(period)
     if _YEAR.search(period.said) or period.start is None or not said.isdisjoint(LAST):
         return 0 * _DAY
     today = at.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -38,6 +38,7 @@ from recollect.read.gather import Gathered, Wanted, gather
 from recollect.read.question import look_at
 from recollect.read.search import Finders
 from recollect.read.signals import SIGNALS, signals
+from recollect.settings import Settings
 
 FOLDS = 5
 POOL = 120
@@ -74,7 +75,8 @@ class Held:
 @asynccontextmanager
 async def held(material: Material, home: Path) -> AsyncIterator[Held]:
     """The conversation, remembered through the public API when it is first opened."""
-    async with AsyncMemory(home=home) as memory:
+    # Rows must be those of the turns alone, in their order.
+    async with AsyncMemory(settings=Settings(home=home, learn="off")) as memory:
         finders = (await memory._open())._finders
         if not await memory.users():
             turns = [turn for turn in material.conversation.turns if turn.text.strip()]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recollect import AsyncMemory
-from recollect.errors import Backlog, InvalidInput
+from recollect.errors import Backlog, InvalidInput, NotFound
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.learned import Learned
 from recollect.model.memory import Category
@@ -135,7 +135,7 @@ async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> N
     for number in range(5):
         await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload={"chore": "dust"})])
     await memory.work()
-    assert "5 jobs failed in a row" in await care.trouble()
+    assert "work failed 5 times in a row" in await care.trouble()
 
 
 async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> None:
@@ -177,3 +177,52 @@ def test_each_of_several_speakers_is_called_by_name() -> None:
     assert [each.content for each in named] == ["Ann lives in Oslo", "Bob lives in Rome"]
     assert [each.key for each in named] == [None, None]
     assert by_speaker(learned[:1], turns[:1]) == learned[:1]
+
+
+async def test_what_another_turn_says_too_is_known_after_one_of_them_is_erased(memory: AsyncMemory) -> None:
+    said = "My budget for the Hawaii trip is $10,000"
+    await memory.remember(said, user_id="ann", session_id="a", wait=True)
+    await memory.remember(said, user_id="ann", session_id="b", wait=True)
+    await memory.erase(user_id="ann", session_id="b")
+    await memory.work()
+    assert await texts(memory) == ["User's budget for the Hawaii trip is $10,000"]
+    [budget] = await memory.get_all(user_id="ann")
+    assert len(budget.evidence) == 1
+
+
+async def test_to_erase_all_of_a_user_takes_saying_so(memory: AsyncMemory) -> None:
+    await memory.add("I like tea", user_id="ann")
+    for given in ({}, {"session_id": ""}, {"project_id": ""}, {"turn_id": ""}):
+        with pytest.raises(InvalidInput):
+            await memory.erase(user_id="ann", **given)
+    with pytest.raises(NotFound, match="has no session nope"):
+        await memory.erase(user_id="ann", session_id="nope")
+    assert await texts(memory) == ["I like tea"]
+    await memory.erase(user_id="ann", everything=True)
+    assert await texts(memory) == []
+
+
+async def test_what_is_forgotten_is_not_said_by_its_turn_either_until_it_is_undone(memory: AsyncMemory) -> None:
+    await memory.remember("I'm allergic to penicillin", user_id="ann", session_id="s", wait=True)
+    [allergy] = await memory.get_all(user_id="ann")
+    await memory.delete(allergy.id, user_id="ann")
+    assert not await memory.search("What am I allergic to?", user_id="ann", min_score=0)
+    await memory.undo(user_id="ann")
+    assert len(await memory.search("What am I allergic to?", user_id="ann", min_score=0)) == 2
+
+
+async def test_undo_takes_back_what_someone_did_and_not_what_was_learned_since(memory: AsyncMemory) -> None:
+    kept = await memory.add("I like tea", user_id="ann")
+    await memory.delete(kept.id, user_id="ann")
+    await memory.remember("My name is Maria", user_id="ann", session_id="s", wait=True)
+    # The turn is the last thing someone said; what was learned from it is not undone before it.
+    await memory.undo(user_id="ann")
+    await memory.undo(user_id="ann")
+    assert "I like tea" in await texts(memory)
+
+
+async def test_nothing_is_learned_or_made_of_a_session_where_learning_is_off(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn="off") as memory:
+        await memory.remember("My name is Maria", user_id="ann", session_id="s")
+        await memory.end_session(user_id="ann", session_id="s", wait=True)
+        assert await texts(memory) == []

@@ -99,7 +99,8 @@ class AsyncMemory(Caring, Opening):
         """
         service = await self._open()
         scope = read_scope(user_id, project_id, session_id)
-        service.care.start()
+        if self.settings.worker:
+            service.care.start()
         return await service.remember(scope, messages, by=read_by(by), wait_s=read_wait(wait), mode=mode)
 
     async def update(
@@ -123,9 +124,14 @@ class AsyncMemory(Caring, Opening):
         version = read_number(expected_version, name="expected_version")
         return await service.update(Scope(user_id), memory_id, given, by=read_by(by, why), expected_version=version)
 
-    async def delete(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
-        """Forget a memory; it is not found any more, and `undo` brings it back."""
-        return await (await self._open()).forget(Scope(user_id), memory_id, by=read_by(by, why))
+    async def delete(
+        self, memory_id: str, *, user_id: str, sources: bool = True, by: str = "python", why: str = ""
+    ) -> Outcome:
+        """Forget a memory; it is not found any more, and `undo` brings it back.
+
+        The turns it was learned from are forgotten with it, for they say the same, unless `sources` is False.
+        """
+        return await (await self._open()).forget(Scope(user_id), memory_id, by=read_by(by, why), sources=sources)
 
     async def restore(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
         """Make a forgotten or superseded memory active again."""

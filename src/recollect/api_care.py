@@ -35,7 +35,8 @@ class Caring(Opening):
         """End a session: what is left of it is learned, its episode is kept, what matters goes to the long term."""
         care = await self._care()
         scope = read_scope(user_id, project_id, session_id)
-        care.start()
+        if self.settings.worker:
+            care.start()
         job = await care.end_session(scope)
         within_s = read_wait(wait)
         return await care.finished(scope.user, job.id, within_s=within_s) if within_s else job
@@ -81,7 +82,8 @@ class Caring(Opening):
     async def replay_jobs(self, job_ids: Sequence[str], *, user_id: str) -> list[Job]:
         """Have dead and cancelled jobs done after all."""
         care = await self._care()
-        care.start()
+        if self.settings.worker:
+            care.start()
         return await care.replay(Scope(user_id).user, job_ids)
 
     async def cancel_jobs(self, job_ids: Sequence[str], *, user_id: str) -> list[Job]:
@@ -106,15 +108,22 @@ class Caring(Opening):
         session_id: str | None = None,
         turn_id: str | None = None,
         memory_id: str | None = None,
+        everything: bool = False,
         by: str = "python",
         why: str = "",
     ) -> Receipt:
-        """Remove for good: all of a user, or of a project or a session of theirs, or one turn or memory.
+        """Remove for good: a session, a project, one turn or memory, or with `everything` all of the user.
 
         What was derived from it goes too. It cannot be undone; the receipt says what went from each store.
         """
+        ids = {"project_id": project_id, "session_id": session_id, "turn_id": turn_id, "memory_id": memory_id}
+        if empty := [name for name, id in ids.items() if id is not None and not id]:
+            raise InvalidInput(f"{empty[0]} is empty; leave it out, or say what to erase")
         scope = read_scope(user_id, project_id, session_id)
-        return await (await self._care()).erase(scope, read_erase(scope, turn_id, memory_id), by=read_by(by, why))
+        what = read_erase(scope, turn_id, memory_id)
+        if (what.target is Target.USER) != everything:
+            raise InvalidInput("to erase all of a user say everything=True, and name nothing else")
+        return await (await self._care()).erase(scope, what, by=read_by(by, why))
 
     async def reviews(
         self, *, user_id: str, project_id: str | None = None, session_id: str | None = None, limit: int = 100

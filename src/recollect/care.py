@@ -11,16 +11,16 @@ from typing import Any
 
 from recollect import remember
 from recollect.conversation import afterwards
-from recollect.conversation.afterwards import Means
 from recollect.conversation.run import Run as AgentRun
 from recollect.errors import Backlog, NotFound, RecollectError
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
-from recollect.model.erase import Erase, Receipt
+from recollect.model.erase import Erase, Receipt, Target
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
-from recollect.model.query import Listing
+from recollect.model.memory import Category
+from recollect.model.query import Listing, Op, Where
 from recollect.model.result import Page
-from recollect.model.scope import Scope
+from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, Usage
@@ -34,6 +34,7 @@ from recollect.upkeep.review import Reviewed
 from recollect.upkeep.run import Run
 from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
+from recollect.write.means import Means
 from recollect.write.triggers import closing
 
 _log = logging.getLogger("recollect")
@@ -42,6 +43,7 @@ _log = logging.getLogger("recollect")
 _MOST_FAILURES = 5
 _OLDEST_S = 300.0
 _LOOK_AGAIN_S = 0.05
+_TRIES_AWAITED = 3
 _LAST_JOBS = 100
 _GRACE_S = 5.0
 _LOOK_EVERY_S = 1.0
@@ -118,7 +120,10 @@ class Care:
     # Jobs
 
     async def finished(self, user: str, id: str, *, within_s: float) -> Job:
-        """The job once it is over, or as it stands after so long; it is done now, whatever it was put off for."""
+        """The job once it is over or has failed a few times, or as it stands after so long.
+
+        It is done now, whatever it was put off for. What goes on failing is tried again, but that can take minutes.
+        """
         job = await self._ledger.job(user, id)
         if job.state is JobState.WAITING and not job.tries and job.due_at > now():
             await self._ledger.enqueue(job.scope, [NewJob(kind=job.kind, key=job.key)])
@@ -127,7 +132,8 @@ class Care:
         deadline = asyncio.get_running_loop().time() + within_s
         while True:
             job = await self._ledger.job(user, id)
-            if job.state in _OVER or asyncio.get_running_loop().time() >= deadline:
+            failed = job.state is JobState.WAITING and job.error is not None and job.tries >= _TRIES_AWAITED
+            if failed or job.state in _OVER or asyncio.get_running_loop().time() >= deadline:
                 return job
             # Someone else may do it, so that we hear nothing of it.
             await self.worker.next_end(within_s=_LOOK_AGAIN_S)
@@ -172,7 +178,7 @@ class Care:
         """What is wrong with the work behind the answers; empty if nothing is."""
         stats = await self._ledger.job_stats()
         if stats.failures_in_a_row >= _MOST_FAILURES:
-            return f"{stats.failures_in_a_row} jobs failed in a row: `recollect jobs` says why"
+            return f"work failed {stats.failures_in_a_row} times in a row: `recollect jobs` says why"
         if stats.oldest_due_age_s > _OLDEST_S:
             return f"a job has been due for {stats.oldest_due_age_s:.0f} s: is a worker running?"
         return ""
@@ -182,18 +188,26 @@ class Care:
     async def end_session(self, scope: Scope) -> Job:
         """Have a session ended: what is left is learned, its episode is written, what matters is promoted."""
         conversation = await self._ledger.conversation(scope)
-        if not conversation.turn_count and not await self._ledger.count(scope, Listing(limit=1)):
-            raise NotFound(f"user {scope.user} has no session {scope.session}")
+        await self._check_session(scope, conversation)
         jobs = [closing(scope)]
-        if conversation.learned_to < conversation.turn_count:
+        if conversation.learned_to < conversation.turn_count and self._learning.by != "off":
             jobs.insert(0, remember.learning_now(scope))
         *_, job = await self._ledger.enqueue(scope, jobs)
         self.worker.nudge()
         return job
 
+    async def _check_session(self, scope: Scope, conversation: Conversation) -> None:
+        """Raise a NotFound for a session of which nothing was ever kept: a name may be mistyped."""
+        if conversation.turn_count:
+            return
+        here = Listing(filter=Where("level", Op.EQ, str(Level.SESSION)), limit=1000)
+        if not any(record.scope == scope for record in await self._ledger.find(scope, here)):
+            within = f" in project {scope.project}" if scope.project else ""
+            raise NotFound(f"user {scope.user} has no session {scope.session}{within}")
+
     async def end_run(self, scope: Scope, run: AgentRun) -> tuple[Outcome, ...]:
         """Keep what an agent's run came to: an episode with goal, steps, outcome and lessons, if it was a task."""
-        return await afterwards.end_run(scope, run, self._means, self._learning.after)
+        return await afterwards.end_run(scope, run, await self._affordable(scope.user), self._learning.after)
 
     async def sessions(self, user: str, *, limit: int = 100) -> list[Conversation]:
         """A user's conversations, the latest first."""
@@ -233,6 +247,8 @@ class Care:
 
     async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
         """Remove something for good, with all that was derived from it."""
+        if what.target is Target.SESSION:
+            await self._check_session(scope, await self._ledger.conversation(scope))
         embedder = self._means.embedder
         receipt = await erasing.erase(
             scope,
@@ -245,8 +261,16 @@ class Care:
         for remade in receipt.remade:
             if (job := afterwards.remaking(remade)) is not None:
                 await self._ledger.enqueue(remade.scope, [job])
+        await self._learn_again(scope.user, receipt)
         self.worker.nudge()
         return receipt
+
+    async def _learn_again(self, user: str, receipt: Receipt) -> None:
+        """What went with an erased turn though other turns say it, too, is learned from those."""
+        summed = (Category.EPISODE, Category.SUMMARY, "conversation")
+        told = {id for lost in receipt.remade if lost.kind not in summed for id in lost.sources}
+        if told and self._learning.by != "off":
+            await remember.learn_again(user, sorted(told), self._means)
 
     # Cost
 
@@ -262,9 +286,11 @@ class Care:
         if not self.worker.is_running:
             return
         try:
-            if self._learning.by != "llm":
+            if self._means.chat is None:
                 # Without a model it takes milliseconds, and whoever comes next finds it learned.
-                await self.worker.work_off(most=_LAST_JOBS)
+                await asyncio.wait_for(self.worker.work_off(most=_LAST_JOBS), _GRACE_S)
+        except TimeoutError:
+            pass
         except RecollectError as error:
             _log.warning("what is left to learn is left to the next one to open this: %s", error)
         finally:

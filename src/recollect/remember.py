@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from recollect.conversation.afterwards import Afterwards, Means
-from recollect.errors import BrokenAnswer, Conflict
-from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, By, Once, Outcome
+from recollect.conversation.afterwards import Afterwards
+from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
+from recollect.ledger.protocol import Ledger, Revision
+from recollect.model.change import Add, By, Change, Once, Outcome
 from recollect.model.effect import Effect, Finish, Note, Queue, Spent
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.learned import Learned
+from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
@@ -28,6 +29,8 @@ from recollect.write.embed import embed
 from recollect.write.extraction.extract import Extracted, Limits, extract
 from recollect.write.extraction.prompt import style_of
 from recollect.write.listen import listen
+from recollect.write.means import Means
+from recollect.write.passed_over import passed_over, with_range, without_first
 from recollect.write.rules.learn import learn_by_rules
 from recollect.write.screening.imperatives import review_reason
 from recollect.write.screening.redact import redact
@@ -69,8 +72,31 @@ class Learning:
     limits: Limits = field(default_factory=Limits)
     settling: Settling = field(default_factory=Settling)
     tokens_a_day: int = 0
+    tries: int = 8
     redact: bool = True
     after: Afterwards = field(default_factory=Afterwards)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Turns to learn from, what was said before them, and whether that was tried before."""
+
+    before: tuple[Turn, ...]
+    turns: tuple[Turn, ...]
+    again: bool = False
+
+    @property
+    def told(self) -> str:
+        """Which turns they are."""
+        return f"turns {self.turns[0].position} to {self.turns[-1].position}" if self.turns else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What some turns come to: changes to make, and what asking cost."""
+
+    changes: tuple[Change, ...] = ()
+    spent: tuple[Spent, ...] = ()
 
 
 async def add(
@@ -138,31 +164,82 @@ def learning_now(scope: Scope) -> NewJob:
 
 async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
     """Learn from what was said in a conversation since the last time, and finish the job in the same transaction."""
-    scope, ledger = job.scope, means.ledger
     habits = replace(habits, mode=job.payload.get("mode", habits.mode))
-    since = await ledger.revision(scope.user)
-    conversation = await ledger.conversation(scope)
-    before, fresh = await _unlearned(scope, conversation, means, habits)
-    screened = screen(fresh, before=before)
-    told: dict[str, Any] = {"turns": len(fresh), "reason": screened.reason}
-    resolution = Resolution()
-    effects: list[Effect] = []
-    if screened.worth:
-        found, how = await _extracted(scope, screened.turns, screen(before).turns, means, habits)
-        resolution = await _settled(scope, found, screened.turns, means, habits)
-        effects += [*_spent(scope, "extract", found), *_spent(scope, "reconcile", resolution)]
-        told |= {"by": how, "dropped": _told(found.dropped), "decisions": _told(resolution.reasons)}
-    if resolution.changes:
-        await _check_still_said(scope, fresh, means)
-    if fresh:
-        effects += [
-            Note(scope, {"learned_to": fresh[-1].position}),
-            *(Queue(scope, each) for each in _follow_ups(job, conversation, fresh[-1].position, habits)),
-        ]
-    effects.append(Finish(job.id, job.lease or "", told))
-    why = f"turns {fresh[0].position} to {fresh[-1].position}" if fresh else ""
-    await ledger.apply(scope, resolution.changes, by=By(BY, why), effects=effects, since=since)
+    since = await means.ledger.revision(job.scope.user)
+    conversation = await means.ledger.conversation(job.scope)
+    batch = await _unlearned(conversation, means, habits)
+    try:
+        found, told = await _understood(job.scope, batch, means, habits)
+    except (BrokenAnswer, InvalidInput) as error:
+        if isinstance(error, InvalidSettings) or job.tries < habits.tries or batch.again:
+            raise
+        # What comes after must not wait behind it for ever: rules learn from it now, and a replay asks the LLM again.
+        found, told = await _understood(job.scope, batch, replace(means, chat=None), replace(habits, by="rules"))
+        effects = _progress(job, conversation, batch, habits, gives_up=True)
+        await _apply(job.scope, batch, found, effects, means, since)
+        raise
+    effects = [*found.spent, *_progress(job, conversation, batch, habits), Finish(job.id, job.lease or "", told)]
+    await _apply(job.scope, batch, found, effects, means, since)
     return told
+
+
+async def learn_again(user: str, turn_ids: Sequence[str], means: Means) -> None:
+    """Have turns learned from once more: what was learned from them went with something that was erased."""
+    by_session: dict[Scope, list[int]] = {}
+    for turn in await means.ledger.get(Scope(user), turn_ids):
+        if turn.category is Category.TURN and turn.status is Status.ACTIVE:
+            by_session.setdefault(turn.scope, []).append(int(turn.detail["position"]))
+    for scope, positions in by_session.items():
+        conversation = await means.ledger.conversation(scope)
+        for position in sorted(positions):
+            metadata = with_range(conversation, position, position)
+            conversation = replace(conversation, metadata=metadata)
+        effects: list[Effect] = [
+            Note(scope, {"metadata": conversation.metadata}),
+            Queue(scope, learning_now(scope)),
+        ]
+        await means.ledger.apply(scope, [], by=By(BY, "learned again"), effects=effects)
+
+
+async def _understood(
+    scope: Scope, batch: Batch, means: Means, habits: Learning
+) -> tuple[Understood, dict[str, Any]]:
+    """What the turns come to beside what is known, and how that was found, as the job's result tells it."""
+    screened = screen(batch.turns, before=batch.before)
+    reason = screened.reason if batch.turns else "all that was said had been learned from before"
+    told: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
+    if not screened.worth:
+        return Understood(), told
+    found, how = await _extracted(scope, screened.turns, screen(batch.before).turns, means, habits)
+    settled = await _settled(scope, found, screened.turns, means, habits)
+    told |= {"by": how, "dropped": _told(found.dropped), "decisions": _told(settled.reasons)}
+    spent = (*_spent(scope, "extract", found), *_spent(scope, "reconcile", settled))
+    return Understood(settled.changes, spent), told
+
+
+async def _apply(
+    scope: Scope, batch: Batch, found: Understood, effects: Sequence[Effect], means: Means, since: Revision
+) -> None:
+    if found.changes:
+        await _check_still_said(scope, batch.turns, means)
+    await means.ledger.apply(scope, found.changes, by=By(BY, batch.told), effects=effects, since=since)
+
+
+def _progress(
+    job: Job, conversation: Conversation, batch: Batch, habits: Learning, *, gives_up: bool = False
+) -> list[Effect]:
+    """How far the conversation has been learned from after this batch, and what is to be done next."""
+    if not batch.turns:
+        return []
+    if batch.again:
+        left = [Queue(job.scope, NewJob(kind=JobKind.EXTRACT, key=job.key))] if passed_over(conversation)[1:] else []
+        return [Note(job.scope, {"metadata": without_first(conversation)}), *left]
+    last = batch.turns[-1].position
+    fields: dict[str, Any] = {"learned_to": last}
+    if gives_up:
+        fields["metadata"] = with_range(conversation, batch.turns[0].position, last)
+    queued = (Queue(job.scope, each) for each in _follow_ups(job, conversation, last, habits))
+    return [Note(job.scope, fields), *queued]
 
 
 def _told(reasons: Sequence[str]) -> list[str]:
@@ -170,14 +247,18 @@ def _told(reasons: Sequence[str]) -> list[str]:
     return [redact(reason).text for reason in reasons]
 
 
-async def _unlearned(
-    scope: Scope, conversation: Conversation, means: Means, habits: Learning
-) -> tuple[list[Turn], list[Turn]]:
-    """The turns to learn from, and before them some that were learned from, to understand these by."""
-    start = max(0, conversation.learned_to - habits.overlap)
-    turns = await means.ledger.turns(scope, after=start, limit=habits.most_turns + habits.overlap)
-    before = [turn for turn in turns if turn.position <= conversation.learned_to]
-    return before, turns[len(before) :][: habits.most_turns]
+async def _unlearned(conversation: Conversation, means: Means, habits: Learning) -> Batch:
+    """The turns to learn from, and before them some that were learned from, to understand these by.
+
+    Where nothing is new, what was passed over once is taken up again.
+    """
+    scope, learned_to = conversation.scope, conversation.learned_to
+    again = conversation.turn_count <= learned_to and (ranges := passed_over(conversation))
+    first, last = ranges[0] if again else (learned_to + 1, learned_to + habits.most_turns)
+    start = max(0, first - 1 - habits.overlap)
+    turns = await means.ledger.turns(scope, after=start, limit=last - start)
+    before = tuple(turn for turn in turns if turn.position < first)
+    return Batch(before, tuple(turns[len(before) :]), again=bool(again))
 
 
 async def _check_still_said(scope: Scope, turns: Sequence[Turn], means: Means) -> None:
@@ -230,7 +311,15 @@ async def _settled(
     scope: Scope, found: Extracted, turns: Sequence[Turn], means: Means, habits: Learning
 ) -> Resolution:
     """The changes that what was found comes to, beside what is known."""
-    learned = [replace(each, review=review_reason(each, said_by_user(each, turns))) for each in found.learned]
+    said = {turn.id: turn.said_at for turn in turns}
+    learned = [
+        replace(
+            each,
+            review=review_reason(each, said_by_user(each, turns)),
+            said_at=max((said[id] for id in each.evidence if id in said), default=None),
+        )
+        for each in found.learned
+    ]
     near = await neighbours(scope, learned, ledger=means.ledger, index=means.index, embedder=means.embedder)
     digest = found.prompt_digest or None
     settled = resolve(scope, learned, near, limits=habits.settling, prompt_digest=digest)

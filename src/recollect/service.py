@@ -10,11 +10,11 @@ from typing import Any
 
 from recollect import recall, remember
 from recollect.care import Care
-from recollect.conversation.afterwards import Means
+from recollect.conversation import afterwards
 from recollect.errors import NotFound, RecollectError
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
 from recollect.model.ids import new_id
-from recollect.model.memory import MemoryRecord
+from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.remembered import Remembered
 from recollect.model.result import Page, Recalled, SearchResult
@@ -25,17 +25,25 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.read.accesses import Accesses
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
-from recollect.upkeep import reembed, transfer
+from recollect.upkeep import reembed, run, transfer
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.transfer import Imported
 from recollect.upkeep.worker import Patience
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
+from recollect.write.means import Means
 
 _log = logging.getLogger("recollect")
 
+# Who writes without having been asked to.
+BACKGROUND = frozenset([remember.BY, afterwards.BY, run.WHO])
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500
+
+
+def _speaks_for_few(record: MemoryRecord) -> bool:
+    """Whether it was learned from words, and does not sum up many of them."""
+    return record.category not in (Category.EPISODE, Category.SUMMARY)
 
 
 class Service:
@@ -117,9 +125,23 @@ class Service:
             [vector] = await embed([fields["content"]], embedder=self._embedder)
         return await self._apply(scope, Update(id, fields, expected_version, vector), by=by)
 
-    async def forget(self, scope: Scope, id: str, *, by: By, expected_version: int | None = None) -> Outcome:
-        """Take a memory out of recall; undo or restore brings it back."""
-        return await self._apply(scope, Forget(id, expected_version), by=by)
+    async def forget(
+        self, scope: Scope, id: str, *, by: By, expected_version: int | None = None, sources: bool = True
+    ) -> Outcome:
+        """Take a memory out of recall; undo or restore brings it back.
+
+        With it go the turns it was learned from: else they would go on saying it. One undo brings all of them back.
+        """
+        changes = [Forget(id, expected_version)]
+        if sources:
+            record = await self.get(scope, id)
+            said = await self._ledger.get(scope, record.evidence) if record.evidence else []
+            changes += [
+                Forget(turn.id)
+                for turn in said
+                if turn.category is Category.TURN and turn.status is Status.ACTIVE and _speaks_for_few(record)
+            ]
+        return (await self._ledger.apply(scope, changes, by=by)).outcomes[0]
 
     async def restore(self, scope: Scope, id: str, *, by: By) -> Outcome:
         """Make a forgotten or superseded memory active again."""
@@ -151,15 +173,17 @@ class Service:
             _log.warning("some memories of this user have no vectors for now: %s", error)
 
     async def _last_change(self, scope: Scope) -> int:
+        """The last change that someone made; what was learned or tidied up behind it has a number to be undone by."""
         undone: set[int] = set()
         before = None
         while lines := await self._ledger.history(scope, before=before):
             for line in lines:
                 if line.id in undone:
                     continue
-                if line.undoes is None:
+                if line.undoes is not None:
+                    undone.add(line.undoes)
+                elif line.by.who not in BACKGROUND:
                     return line.id
-                undone.add(line.undoes)
             before = lines[-1].id
         raise NotFound("there is nothing to undo")
 

@@ -5,6 +5,7 @@ Later layers win: defaults, preset, file, environment, command line (or argument
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tomllib
@@ -22,6 +23,7 @@ from recollect.settings_declared import Settings
 
 __all__ = ["Loaded", "SettingRow", "Settings", "load", "preset_names", "read_preset", "rows", "variable_of"]
 
+_log = logging.getLogger("recollect")
 PREFIX = "RECOLLECT_"
 # In an address: before the host, or as a parameter.
 _PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
@@ -93,6 +95,10 @@ def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Setting
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    known = {variable_of(name) for name in Settings.model_fields}
+    for variable in environ:
+        if variable.startswith(PREFIX) and variable not in known:
+            _log.warning("%s is the variable of no setting; `recollect config show` lists them", variable)
     for name, info in Settings.model_fields.items():
         also = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
         for variable in (variable_of(name), *also):  # type: ignore[misc]

@@ -269,6 +269,10 @@ class Settings(BaseModel):
         float, Field(gt=0, le=3600, description="A job whose worker is gone waits this long for another.")
     ] = 30.0
     job_tries: Annotated[int, Field(ge=1, le=100, description="How often a job is tried before it is given up.")] = 8
+    worker: Annotated[
+        bool,
+        Field(description="Whether the server, and programs that remember, do the jobs; else only workers do."),
+    ] = True
     worker_jobs: Annotated[int, Field(ge=1, le=256, description="How many jobs a worker does at a time.")] = 4
     redact_turns: Annotated[
         bool, Field(description="Keep passwords, keys and card numbers out of the log of what was said, too.")

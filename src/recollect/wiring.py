@@ -134,8 +134,11 @@ def _learning(settings: Settings) -> Learning:
             timeout_s=settings.llm_timeout_s,
         ),
         tokens_a_day=settings.learn_tokens_a_day,
+        tries=settings.job_tries,
         redact=settings.redact_turns,
-        after=Afterwards(
+        after=Afterwards(compress_every=0, episode=False, promote_from=None)
+        if by == "off"
+        else Afterwards(
             compress_every=settings.compress_every,
             compress_keep=settings.compress_keep,
             summary_every=settings.summary_every,

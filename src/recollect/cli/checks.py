@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LOW_BYTES = 1 << 30
 _NONE_BYTES = 64 << 20
+_LATE_S = 300.0
+_LLM_WAIT_S = 15.0
 
 
 class State(StrEnum):
@@ -196,3 +198,36 @@ def size(number: float) -> str:
             return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
         number /= 1000
     return f"{number:,.1f} TB"
+
+
+async def check_jobs(examination: Examination, ledger: Ledger) -> None:
+    """Whether what is said is being learned from."""
+    stats = await ledger.job_stats()
+    told = f"{stats.waiting:,} waiting, {stats.running:,} running, {stats.dead:,} given up"
+    if stats.dead:
+        mend = "recollect jobs --state dead says why; recollect jobs --replay all has them done after all"
+        examination.note("jobs", told, state=State.WARN, mend=mend)
+    elif stats.oldest_due_age_s > _LATE_S:
+        late = f"{told}; one has been due for {stats.oldest_due_age_s:.0f} s"
+        examination.note("jobs", late, state=State.WARN, mend="recollect worker does them")
+    else:
+        examination.note("jobs", told)
+
+
+async def check_llm(examination: Examination, settings: Settings) -> None:
+    """Whether the LLM that the settings name answers; nothing is told where they name none."""
+    from recollect.wiring import open_chat
+
+    chat = open_chat(settings)
+    if chat is None:
+        return
+    started = time.perf_counter()
+    try:
+        await chat.complete([{"role": "user", "content": "Say yes."}], max_tokens=256, timeout_s=_LLM_WAIT_S)
+    except RecollectError as error:
+        mend = "check llm, llm_url and llm_api_key; until then what is said waits to be learned"
+        examination.note("llm", str(error), state=State.WARN, mend=mend)
+    else:
+        examination.note("llm", f"{chat.model} answered in {time.perf_counter() - started:.1f} s")
+    finally:
+        await chat.close()

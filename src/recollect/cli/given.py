@@ -59,12 +59,12 @@ class Given:
         overrides = {"home": self.home, "database": self.database, "preset": self.preset, **(more or {})}
         return load(overrides, file=Path(self.config).expanduser() if self.config else None)
 
-    def open(self) -> Memory:
+    def open(self, more: Mapping[str, Any] | None = None) -> Memory:
         """The memory that the settings name; use it in a `with`."""
         from recollect.sync import Memory
 
         listen_to_log(verbose=self.verbose)
-        return Memory(settings=self.load().settings)
+        return Memory(settings=self.load(more).settings)
 
     def open_async(self) -> AsyncMemory:
         """The same to await, for what hands over many values one by one."""

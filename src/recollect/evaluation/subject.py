@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.api import AsyncMemory
 from recollect.evaluation.conversation import Said
+from recollect.model.memory import Category
 
 if TYPE_CHECKING:
     from recollect.model.result import Hit
@@ -77,10 +78,16 @@ class Subject:
 
 
 def best_turns(hits: Iterable[Hit], turns: Mapping[str, Any]) -> list[tuple[Any, float]]:
-    """Which turns the hits stand for, each once; what was learned stands for the turns it was learned from."""
+    """Which turns the hits stand for, each once; what was learned stands for the turns it was learned from.
+
+    What sums up many turns stands for none of them in particular.
+    """
     best: dict[Any, float] = {}
     for hit in hits:
-        for id in (hit.id, *hit.record.evidence):
+        if hit.record.category in (Category.EPISODE, Category.SUMMARY):
+            continue
+        # What was said last comes first: it is what holds.
+        for id in (hit.id, *reversed(hit.record.evidence)):
             if id in turns:
                 best.setdefault(turns[id], hit.score)
     return list(best.items())

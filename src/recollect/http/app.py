@@ -22,7 +22,8 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.service = await open_service(settings)
-        app.state.service.care.start()
+        if settings.worker:
+            app.state.service.care.start()
         try:
             yield
         finally:

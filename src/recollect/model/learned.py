@@ -12,9 +12,9 @@ from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryType, Trust
 class Learned:
     """One statement that stands by itself, and how far it can be relied on.
 
-    `evidence` are the ids of the turns it was said in. A `correction` says that what was known is wrong, a
-    `retraction` that it no longer holds, without saying what holds instead. What has a reason for `review` waits for
-    a person.
+    `evidence` are the ids of the turns it was said in, `said_at` when that last was. A `correction` says that what
+    was known is wrong, a `retraction` that it no longer holds, without saying what holds instead. What has a reason
+    for `review` waits for a person.
     """
 
     content: str
@@ -24,6 +24,7 @@ class Learned:
     value: str | None = None
     importance: float = 0.5
     confidence: float = 0.8
+    said_at: datetime | None = None
     occurred_at: datetime | None = None
     trust: Trust = Trust.HIGH
     evidence: tuple[str, ...] = ()

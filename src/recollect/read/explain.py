@@ -115,6 +115,8 @@ def _circumstances(scores: Mapping[str, float], signals: Mapping[str, float]) ->
 _PLAIN = {
     "time_asked": "it tells when, as asked",
     "preference_wanted": "a preference, where advice is wanted",
+    "standing_near": "a standing wish near in meaning",
+    "standing_said": "a standing wish in the same words",
     "standing_wanted": "a standing wish, where advice is wanted",
     "assistant_asked": "said by the assistant, who is asked",
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.model.memory import Category
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import Blend, logit, read_blend
 from recollect.read.question import Question
@@ -97,7 +98,7 @@ def pair_table(first: Sequence[Candidate], vectors: Floats, question: Question) 
     asks_value = question.asks_when or question.asks_count
     for older, newer in sorted(close, key=lambda pair: (ages[pair[1]], pair[0])):
         a, b = first[older], first[newer]
-        if ages[older] >= ages[newer] or _voice(a) != _voice(b):
+        if ages[older] >= ages[newer] or _voice(a) != _voice(b) or not (_states(a) and _states(b)):
             continue
         other = bool(values[older].said) and bool(values[newer].said - values[older].said)
         places.append((older, newer))
@@ -142,13 +143,22 @@ def _place(candidate: Candidate) -> tuple[float, bool, float, int]:
     """Best first; of those with one score first what replaces another, the newest of these before the others."""
     if "fresher" not in candidate.parts:
         return (-candidate.score, True, 0.0, 0)
-    at, row = _age(candidate)
+    at, _, row = _age(candidate)
     return (-candidate.score, False, -at.timestamp(), -row)
 
 
-def _age(candidate: Candidate) -> tuple[datetime, int]:
+def _age(candidate: Candidate) -> tuple[datetime, bool, int]:
+    """When it was stated, which need not be when what it states happens.
+
+    What was learned is as old as the words it was learned from, and no newer than others said in the same breath.
+    """
     record = candidate.record
-    return (record.occurred_at or record.created_at, candidate.row)
+    return (record.created_at, record.category is Category.TURN, candidate.row)
+
+
+def _states(candidate: Candidate) -> bool:
+    """Whether it is a statement, and not the sum of many."""
+    return candidate.record.category not in (Category.EPISODE, Category.SUMMARY)
 
 
 def _voice(candidate: Candidate) -> tuple[object, object]:

@@ -28,6 +28,8 @@ _WORDS_WEIGHT = 0.6
 _NEAREST_DEVIATIONS = 4.0
 # What happened at the time that is asked about, in log-odds; the learned blend has its own weight for it.
 _IN_PERIOD = 1.5
+# How near a wish that is beside the question may come to the best answer.
+_MODESTY = np.float32(0.98)
 # About as many memories as the weights were learned on.
 _MANY = 200.0
 # What speaks against a memory counts for this much of itself even where it is the only one: 5 of 25.
@@ -89,13 +91,24 @@ def fuse(table: Floats, count: int, fusion: Fusion = "learned") -> Floats:
     """One relevance for each candidate, from its signals; `count` is how many memories there are to find."""
     match fusion:
         case "learned":
-            return learned_blend().relevance(table, count)
+            return _modest(learned_blend().relevance(table, count), table)
         case "rrf":
             return _in_time(_reciprocal_ranks(column(table, "meaning"), column(table, "words")), table)
         case "weights":
             near = np.clip(column(table, "meaning_here") / _NEAREST_DEVIATIONS, 0, 1)
             return _in_time(_WORDS_WEIGHT * column(table, "words_here") + (1 - _WORDS_WEIGHT) * near, table)
     assert_never(fusion)
+
+
+def _modest(relevance: Floats, table: Floats) -> Floats:
+    """Standing wishes that share no word with the question come after whatever fits it best.
+
+    They are worth knowing whatever is asked, and so the blend likes them; but they are not what was asked for.
+    """
+    aside = (column(table, "standing") > 0) & (column(table, "coverage") == 0)
+    if aside.any() and not aside.all():
+        relevance = np.where(aside, np.minimum(relevance, relevance[~aside].max() * _MODESTY), relevance)
+    return relevance
 
 
 def _in_time(relevance: Floats, table: Floats) -> Floats:

@@ -53,6 +53,7 @@ async def _examine(given: Given, examination: Examination, *, mend: bool) -> Non
         return
     examination.note("settings", "read and understood")
     embedder = await checks.check_embedder(examination, settings)
+    await checks.check_llm(examination, settings)
     try:
         ledger = await _open(examination, settings, embedder)
         if ledger is not None:
@@ -96,6 +97,7 @@ async def _examine_ledger(
     given: Given, examination: Examination, ledger: Ledger, embedder: Embedder | None, *, mend: bool
 ) -> None:
     await checks.check_ledger(examination, ledger, mend=mend)
+    await checks.check_jobs(examination, ledger)
     if embedder is not None:
         await checks.check_vectors(examination, ledger, embedder)
         await checks.check_search(examination, ledger, embedder, given.user)

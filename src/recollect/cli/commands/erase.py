@@ -38,7 +38,10 @@ def erase(given: Given, memory_id: str | None, turn_id: str | None, everything: 
         say("Nothing was erased.", err=True)
         return
     with given.open() as memory:
-        receipt = memory.erase(**given.place, memory_id=memory_id, turn_id=turn_id, by="cli", why=why)
+        whole = not (memory_id or turn_id or given.session or given.project)
+        receipt = memory.erase(
+            **given.place, memory_id=memory_id, turn_id=turn_id, everything=whole, by="cli", why=why
+        )
     if given.json:
         print_json(receipt.to_dict())
     else:

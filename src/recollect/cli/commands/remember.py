@@ -34,7 +34,7 @@ def remember(given: Given, text: tuple[str, ...], role: str, name: str | None, n
     """
     said = checked_text(given_text(text, name="text"), name="text")
     message = {"role": role, "content": said, **({"name": name} if name else {})}
-    with given.open() as memory:
+    with given.open({"worker": False} if no_wait else None) as memory:
         remembered = memory.remember(message, **given.place, by="cli", wait=not no_wait)
     if given.json:
         print_json(remembered.to_dict())

@@ -18,7 +18,7 @@ from benchmarks.peers import Cost, agent_cli, mem0_1, mem0_2
 from benchmarks.timing import summary, timed
 from recollect import remember
 from recollect.care import Care
-from recollect.conversation.afterwards import Afterwards, Means
+from recollect.conversation.afterwards import Afterwards
 from recollect.index.exact import ExactIndex
 from recollect.model.change import By
 from recollect.model.scope import Scope
@@ -26,6 +26,7 @@ from recollect.models.chat import Answer, ChatMessage, Form
 from recollect.remember import Learning
 from recollect.settings import load
 from recollect.wiring import open_embedder, open_ledger
+from recollect.write.means import Means
 
 BY = By("bench")
 WRITERS = 64

@@ -85,6 +85,6 @@ async def apply(ledger: MemoryLedger, conversation: Conversation, *written: Writ
 
 async def kept(ledger: MemoryLedger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
     """Everything the scope's user has, in whatever state, but for turns; of these categories if some are named."""
-    found = await ledger.find(scope, Listing(statuses=tuple(Status), limit=1000, order="oldest"))
+    found = await ledger.find(scope, Listing(statuses=tuple(Status), limit=10_000, order="oldest"))
     wanted = set(categories) or set(Category) - {Category.TURN}
     return [record for record in found if record.category in wanted]

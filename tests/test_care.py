@@ -139,7 +139,7 @@ async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> N
 
 
 async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> None:
-    async with memory_in(tmp_path, compress_every=4, compress_keep=2) as memory:
+    async with memory_in(tmp_path, compress_every=4, compress_keep=2, compress_without_llm=True) as memory:
         said = ["My cat is called Mimi", "Really?", "The safe word is xylophone", "I see", "I work at a bakery", "Ah"]
         messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
         kept = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
@@ -209,16 +209,6 @@ async def test_what_is_forgotten_is_not_said_by_its_turn_either_until_it_is_undo
     assert not await memory.search("What am I allergic to?", user_id="ann", min_score=0)
     await memory.undo(user_id="ann")
     assert len(await memory.search("What am I allergic to?", user_id="ann", min_score=0)) == 2
-
-
-async def test_undo_takes_back_what_someone_did_and_not_what_was_learned_since(memory: AsyncMemory) -> None:
-    kept = await memory.add("I like tea", user_id="ann")
-    await memory.delete(kept.id, user_id="ann")
-    await memory.remember("My name is Maria", user_id="ann", session_id="s", wait=True)
-    # The turn is the last thing someone said; what was learned from it is not undone before it.
-    await memory.undo(user_id="ann")
-    await memory.undo(user_id="ann")
-    assert "I like tea" in await texts(memory)
 
 
 async def test_nothing_is_learned_or_made_of_a_session_where_learning_is_off(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -15,9 +16,20 @@ from recollect.model.message import role_of, text_of
 from recollect.models import openai_chat, openai_wire
 from recollect.models.chat import Chat
 from recollect.models.openai_chat import OpenAIChat
+from recollect.models.refusals import told_of
 from recollect.prompts import Prompt, prompt, prompt_names
 from recollect.settings import Settings
-from recollect.testing.llm_faults import delay, hang, html_page, http_error, no_body, reset, trickle, truncated
+from recollect.testing.llm_faults import (
+    delay,
+    error_body,
+    hang,
+    html_page,
+    http_error,
+    no_body,
+    reset,
+    trickle,
+    truncated,
+)
 from recollect.testing.llm_wire import MALFORMED_ANSWERS, Reply, ToolCall, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_chat
@@ -215,6 +227,56 @@ async def test_the_key_is_never_shown(
     seen = f"{raised.value} {chat!r} {caplog.text}"
     assert KEY not in seen
     assert KEY[:8] not in seen
+
+
+SECRET = "I live in 12 Canary Street and my diagnosis is Lupus; 私は東京に住んでいます"
+REFUSALS: dict[str, Any] = {
+    "repeats": {"error": {"message": f"Invalid prompt: {SECRET}", "type": "invalid_request_error", "code": "bad"}},
+    "repeats-a-part": {"error": {"message": "Flagged: 'my diagnosis is Lupus'", "type": "invalid_request_error"}},
+    "names-one-word": {"error": {"message": "The word 'diagnosis' is not allowed", "type": "invalid_request_error"}},
+    "says-a-name": {"error": {"message": "Lupus of Canary is filtered", "type": "invalid_request_error"}},
+    "validation": {"detail": [{"loc": ["body", "messages"], "type": "invalid_request_error", "input": SECRET}]},
+    "escaped": {"error": {"message": json.dumps({"asked": SECRET}), "type": "invalid_request_error"}},
+    "page": f"<html>invalid_request_error<pre>{SECRET}</pre></html>",
+    "in-another-script": {"error": {"message": "不適切: 東京に住", "type": "invalid_request_error"}},
+}
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500])
+@pytest.mark.parametrize("body", REFUSALS.values(), ids=REFUSALS)
+async def test_what_a_server_repeats_of_what_it_was_asked_is_not_told(
+    llm: ScriptedLLM, chat: OpenAIChat, status: int, body: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_wire, "TRIES", 1)
+    llm.fault(http_error(status, body), times=None)
+    with pytest.raises(RecollectError, match=f"answered {status}") as raised:
+        await chat.complete([{"role": "user", "content": SECRET}], max_tokens=5)
+    told = str(raised.value)
+    assert not [word for word in ("Canary", "diagnosis", "Lupus", "東京", "6771") if word in told]
+
+
+async def test_what_a_refusal_says_in_its_own_words_is_told(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    message = "This model's maximum context length is 8192 tokens, and you asked for more."
+    llm.fault(http_error(400, error_body(message, code="context_length_exceeded")), times=None)
+    with pytest.raises(InvalidInput) as raised:
+        await chat.complete([{"role": "user", "content": SECRET}], max_tokens=5)
+    assert "context_length_exceeded" in str(raised.value)
+    assert str(raised.value).endswith(message)
+
+
+async def test_a_refusal_is_understood_though_its_words_are_not_told(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    llm.reply("Aloha!")
+    asked = "In Hawaii, is the 'max_tokens' parameter not supported?"
+    llm.fault(http_error(400, {"error": {"message": f"max_tokens is not supported; you asked: {asked}"}}))
+    assert await chat.complete([{"role": "user", "content": asked}], max_tokens=5) == "Aloha!"
+
+
+def test_looking_for_what_was_sent_takes_linear_time() -> None:
+    sent = {"input": ["so it goes on " * 10_000]}
+    start = time.perf_counter()
+    told_of(b"so it goes off " * 10_000, sent)
+    told_of(b"'" * 100_000, sent)
+    assert time.perf_counter() - start < 1
 
 
 @pytest.mark.parametrize("key", ["sk-secret\nX: y", "sk-secret–typographic", "sk secret"])

@@ -42,6 +42,22 @@ def ranges(changes: object) -> list[tuple[int, int]]:
     return [(each.record.detail["turn_start"], each.record.detail["turn_end"]) for each in changes]
 
 
+class TestOnlyByAModel:
+    async def test_where_there_is_none_the_ranges_wait(self) -> None:
+        turns = long_talk(40)
+        written = await compress(state(turns), turns, chat=None, now=NOW, extracts=False)
+        assert (written.changes, written.marks, written.left) == ((), {}, 0)
+
+    async def test_what_it_cannot_sum_up_is_not_repeated_nor_asked_about_for_ever(
+        self, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
+        llm.default = "I cannot do that."
+        turns = long_talk(20)
+        written = await compress(state(turns), turns, chat=chat, now=NOW, extracts=False)
+        assert (written.changes, written.marks) == ((), {"compress": 10})
+        assert "was not used" in written.reasons[0]
+
+
 class TestTheHundredTurnConversation:
     """The worked example of the three tiers: a hundred turns, five episodes, the last ten as they were said."""
 

@@ -153,25 +153,25 @@ class TestARun:
         run = replace(DEPLOY, goal="What time is it?", steps=DEPLOY.steps[:3], answer="Noon.")
         written = await episode_of_run(state(), run, chat=chat, now=NOW)
         assert (written.changes, llm.calls("chat")) == ((), [])
-        [invocation] = written.fields["invocations"]
+        [invocation] = written.invocations
         assert (invocation["query"], invocation["result"]) == ("What time is it?", "Noon.")
 
     async def test_what_the_model_says_was_no_task_is_none(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply_json({"task": False, "goal": "", "steps": [], "outcome": "", "lessons": [], "summary": ""})
         written = await episode_of_run(state(), DEPLOY, chat=chat, now=NOW)
         assert written.changes == ()
-        assert len(written.fields["invocations"]) == 1
+        assert len(written.invocations) == 1
 
     async def test_its_invocation_says_what_was_asked_done_and_achieved(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
-        [plain] = (await episode_of_run(state(), DEPLOY, chat=None, now=NOW)).fields["invocations"]
+        [plain] = (await episode_of_run(state(), DEPLOY, chat=None, now=NOW)).invocations
         assert plain["summary"] == (
             "The user asked “Deploy payment-service to staging”; the agent did: npm build; nvm use 20 && npm build; "
             "docker push payment-service; the result was: payment-service is on staging."
         )
         llm.reply_json(STORY)
-        [told] = (await episode_of_run(state(), DEPLOY, chat=chat, now=NOW)).fields["invocations"]
+        [told] = (await episode_of_run(state(), DEPLOY, chat=chat, now=NOW)).invocations
         assert told["summary"] == STORY["summary"]
         assert (told["timestamp"], told["turn_end"]) == (DAY.isoformat(), 2)
 

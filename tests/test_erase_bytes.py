@@ -201,7 +201,7 @@ async def test_copies_that_moving_rows_left_in_pages_are_gone_because_the_file_i
     assert any(left) is not anew
 
 
-async def test_a_reader_who_will_not_let_go_is_told_of_and_the_next_purge_ends_it(
+async def test_a_reader_who_will_not_let_go_is_told_of_and_the_next_try_ends_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_scrub, "PATIENCE_S", 0.2)
@@ -216,7 +216,7 @@ async def test_a_reader_who_will_not_let_go_is_told_of_and_the_next_purge_ends_i
     assert CANARY not in str(await listed(ledger, Scope(WHO.user)))
     reader.execute("COMMIT")
     reader.close()
-    assert (await ledger.purge(now() - timedelta(days=30))).reached
+    assert (await ledger.finish_erasures()).reached
     assert found_in(home, needles() | {"user": WHO.user.encode()}) == set()
     await ledger.close()
 
@@ -252,7 +252,7 @@ async def test_tables_that_others_hold_are_told_of(dsn: str, monkeypatch: pytest
     await holder.close()
     assert not receipt.reached
     assert "history" in receipt.stores[0].note
-    assert (await ledger.purge(now())).reached
+    assert (await ledger.finish_erasures()).reached
     await ledger.close()
 
 
@@ -270,6 +270,20 @@ async def test_the_index_and_the_embedding_cache_let_go() -> None:
     assert (len(cache), index.nbytes) == (0, 0)
     assert (await index.view(WHO, EVERYTHING)).count == 1
     assert CANARY not in str(receipt.to_dict())
+
+
+async def test_the_words_that_searches_keep_at_hand_are_let_go_of(home: Path) -> None:
+    ledger = await opened(home)
+    await ledger.append(WHO, [turn(f"{CANARY} and tea")], vectors=[VECTOR], by=BY)
+    await ledger.lexical(WHO, CANARY)
+    held = ledger._postings  # type: ignore[attr-defined]
+    assert WHO.user in held._users
+    receipt = await ledger.erase(Scope(WHO.user), Erase(Target.USER), by=BY)
+    assert [(store.store, store.counts.get("words")) for store in receipt.stores] == [
+        ("ledger", None), ("word lists", len(terms_of(CANARY))),
+    ]  # fmt: skip
+    assert (dict(held._users), held._bytes) == ({}, 0)
+    await ledger.close()
 
 
 async def test_an_index_of_another_process_lets_go_when_it_is_next_asked(home: Path) -> None:

@@ -184,7 +184,13 @@ def test_the_100_turn_conversation_without_an_llm(tmp_path: Path) -> None:
         ranges = [(each.detail["turn_start"], each.detail["turn_end"]) for each in episodes(memory)]
         assert ranges == [(1, 10), (11, 30), (31, 50), (51, 70), (71, 90)]
         kept = {each.key: each.value for each in facts(memory) if each.key}
-        assert kept == {"name": "Alex", "language": "Python", "timezone": "CET", "location": "Lisbon"}
+        assert kept == {
+            "name": "Alex",
+            "language": "Python",
+            "timezone": "CET",
+            "location": "Lisbon",
+            "diet": "vegetarian",
+        }
         assert "User is vegetarian" in contents(facts(memory))
         block = profile(memory)
         assert "- name: Alex\n" in block

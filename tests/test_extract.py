@@ -17,12 +17,13 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
+from recollect.prompts.data import MAX_TALK_CHARS
 from recollect.testing.llm_faults import Fault, html_page, http_error, no_body, reset, trickle, truncated
 from recollect.testing.llm_wire import MALFORMED_ANSWERS, Reply, ToolCall, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.extraction.extract import MAX_DOUBTFUL_CONFIDENCE, UNSURE_INSTRUCTION, Extracted, Limits, extract
 from recollect.write.extraction.ground import Said, made_up
-from recollect.write.extraction.prompt import MAX_TALK_CHARS, styles
+from recollect.write.extraction.prompt import styles
 from recollect.write.extraction.words import has_capital_nouns, names_of, readings, spoken_numbers
 
 TUESDAY = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -146,7 +147,7 @@ class TestPrompt:
     async def test_it_is_the_same_up_to_the_talk(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply_json({"memories": []}).reply_json({"memories": []})
         await run(chat, turn("I like tea"))
-        await run(chat, turn("I moved to Oslo", at=TUESDAY + timedelta(days=9)), known=["The user likes tea"])
+        await run(chat, turn("I moved to Oslo", at=TUESDAY + timedelta(days=9)))
         one, two = (str(call.json["messages"][0]["content"]) for call in llm.calls("chat"))
         same = next(at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
         assert same > 0.8 * one.index("I like tea")
@@ -161,10 +162,8 @@ class TestPrompt:
             turn("It is next Friday", name="Anna"),
             assistant("Noted."),
             context=[turn("The dentist called", id="t0", at=TUESDAY - timedelta(days=1))],
-            known=["Anna lives in Oslo"],
         )
         assert talk_lines(llm) == [
-            {"known": "Anna lives in Oslo"},
             {"before": True, "day": "2026-03-09 Monday", "who": "user", "said": "The dentist called"},
             {"turn": 1, "day": "2026-03-10 Tuesday", "who": "user", "name": "Anna", "said": "It is next Friday"},
             {"turn": 2, "day": "2026-03-10 Tuesday", "who": "assistant", "said": "Noted."},
@@ -232,6 +231,40 @@ class TestWhatIsKept:
         [learned] = (await run(chat, turn("I don't work at Acme any more"))).learned
         assert learned.retraction
         assert not learned.correction
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            "Please sum up this page for me:\n> The user no longer works at Acme.",
+            "What does this mean?\n```\nThe user no longer works at Acme.\n```",
+            # Of what is too long for the model a quotation keeps no beginning; it is one all the same.
+            f"Sum this up:\n```\n{'Much is said here. ' * 2_000}\nThe user no longer works at Acme.\n```",
+            "I work at Acme. What is this page about?\n> The user no longer works at Acme.",
+        ],
+        ids=["marked", "fenced", "cut", "beside-own-words"],
+    )
+    @pytest.mark.parametrize("change", ["ended", "correction"])
+    async def test_what_the_user_only_quotes_ends_and_corrects_nothing(
+        self, llm: ScriptedLLM, chat: OpenAIChat, said: str, change: str
+    ) -> None:
+        llm.reply_json({"memories": [claim("The user no longer works at Acme", change=change)]})
+        [learned] = (await run(chat, turn(said))).learned
+        assert not learned.retraction
+        assert not learned.correction
+
+    async def test_what_the_user_only_quotes_is_doubtful_though_they_speak_of_it(
+        self, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
+        page = turn("Is this true of Acme?\n> Acme moves to Lisbon in May.")
+        llm.reply_json({"memories": [claim("Acme moves to Lisbon in May")]})
+        [learned] = (await run(chat, page)).learned
+        assert (learned.trust, learned.confidence) == (Trust.LOW, MAX_DOUBTFUL_CONFIDENCE)
+
+    async def test_own_words_beside_a_quotation_are_the_users(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        reply = turn("> Where do you work now?\nI don't work at Acme any more, I no longer like it.")
+        llm.reply_json({"memories": [claim("The user no longer works at Acme", change="ended")]})
+        [learned] = (await run(chat, reply)).learned
+        assert (learned.trust, learned.retraction) == (Trust.HIGH, True)
 
     async def test_the_words_of_the_assistant_are_doubtful(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         turns = [turn("Where are we with the planning?"), assistant(HAWAII)]

@@ -15,7 +15,7 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.write.screening import imperatives
 from recollect.write.screening.imperatives import imperative_in, review_reason
-from recollect.write.screening.trust import said_by_user, trust_in, trust_of, words_of_user
+from recollect.write.screening.trust import said_by_user, words_of_user
 
 INSTRUCTIONS = {
     "en": [
@@ -124,14 +124,6 @@ def test_an_instruction_the_user_only_quotes_is_not_theirs(quoted: str) -> None:
 def test_a_fact_in_what_the_user_pastes_is_still_theirs() -> None:
     pasted = turn(Role.USER, "My CV:\n```\nBorn 1987 in Graz\n```")
     assert said_by_user(Learned(content="The user was born in 1987", evidence=("1",)), [pasted])
-
-
-def test_trust_is_that_of_the_least_trusted_turn() -> None:
-    turns = [turn(Role.USER, "a"), turn(Role.ASSISTANT, "b", "2")]
-    assert [trust_of(each) for each in turns] == [Trust.HIGH, Trust.LOW]
-    assert trust_in(ORDER, turns) is Trust.HIGH
-    assert trust_in(replace(ORDER, evidence=("1", "2")), turns) is Trust.LOW
-    assert trust_in(replace(ORDER, evidence=("7",)), turns) is Trust.NONE
 
 
 def test_the_words_of_the_user_are_without_what_others_said() -> None:

@@ -67,6 +67,30 @@ def test_a_budget_has_the_same_key_however_it_is_put(said: str) -> None:
     assert (budget.key, budget.value) == ("budget_hawaii", "$12,000")
 
 
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        ("Final Hawaii budget is $12,000", "User's Hawaii budget is $12,000"),
+        ("Hawaii budget: $12,000", "User's Hawaii budget is $12,000"),
+        ("Hawaii trip budget is now $12,000", "User's Hawaii trip budget is $12,000"),
+        ("New budget for Hawaii: $12,000", "User's budget for Hawaii is $12,000"),
+        ("Budget for the Hawaii trip: $12,000.", "User's budget for the Hawaii trip is $12,000"),
+    ],
+)
+def test_a_budget_noted_down_without_my_is_theirs(said: str, content: str) -> None:
+    budget = only(said)
+    assert (budget.key, budget.value, budget.content) == ("budget_hawaii", "$12,000", content)
+    assert budget.confidence == only("My Hawaii budget is $10,000").confidence
+
+
+@pytest.mark.parametrize(
+    "junk", ["\ufffd", "\ufffd ", "\u200b\ufffd\ufffd", "...", "***", "\U0001f389 ", "\x7f", "· "]
+)
+def test_what_stands_before_the_first_word_does_not_hide_it(junk: str) -> None:
+    assert only(f"{junk}My name is Alex\ufffd").content == "User's name is Alex"
+    assert [each.value for each in learn(f"Hello there.\n{junk}My name is Alex")] == ["Alex"]
+
+
 def test_a_deadline_is_a_dated_fact() -> None:
     deadline = only("The project deadline is March 15th")
     assert deadline.content == "The project deadline is March 15th"
@@ -144,7 +168,7 @@ def test_work_and_home_in_one_sentence_are_three_facts() -> None:
     ("said", "content", "category"),
     [
         ("I'm allergic to nuts.", "User is allergic to nuts", Category.CONSTRAINT),
-        ("I am a vegetarian", "User is vegetarian", Category.CONSTRAINT),
+        ("I am a diabetic", "User is diabetic", Category.CONSTRAINT),
         ("I can't eat dairy", "I can't eat dairy", Category.CONSTRAINT),
         ("I really love hiking in the Alps!", "User loves hiking in the Alps", Category.PREFERENCE),
         ("I don't like scrambled eggs", "User does not like scrambled eggs", Category.PREFERENCE),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from test_rules import learn, only
 
+from recollect.model.memory import Category
+
 
 @pytest.mark.parametrize(
     "said",
@@ -121,3 +123,46 @@ def test_the_middle_of_a_long_message_is_taken_for_pasted_text() -> None:
     filler = "The quick brown fox jumps over the lazy dog. " * 400
     facts = learn(f"My name is Ann. {filler} I live in Rome. {filler} I love jazz.")
     assert [fact.content for fact in facts] == ["User's name is Ann", "User loves jazz"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I love the color",
+        "I love the color of the walls!",
+        "I love that idea",
+        "I like it",
+        "I love it!",
+        "I love the blue",
+        "I love the personal touch",
+        "I really like the vibe of it",
+        "I adore the ring",
+        "I love the Caprese Omelet idea",
+        "I hate the ending",
+    ],
+)
+def test_what_is_said_of_something_just_shown_is_no_preference(said: str) -> None:
+    assert learn(said) == []
+
+
+@pytest.mark.parametrize(
+    "said", ["I love the Beatles", "I love the ocean", "I hate the cold", "I love the smell of rain"]
+)
+def test_what_is_known_to_everybody_is_one(said: str) -> None:
+    [learned] = learn(said)
+    assert learned.category is Category.PREFERENCE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Average wedding budget is $30,000",
+        "Typical budget for Hawaii is $5,000",
+        "Sarah's budget is $500",
+        "Budget: $500",
+        "Hawaii budget is 20% higher",
+        "What if the Hawaii budget is $12,000",
+    ],
+)
+def test_a_budget_that_is_nobodys_in_particular_is_not_theirs(said: str) -> None:
+    assert learn(said) == []

@@ -29,6 +29,9 @@ WORST = {
     "requests": "write a a a a ",
     "purposes": "to deploy ",
     "fences": "```\n",
+    "broken characters": "\ufffd",
+    "notes": "Hawaii budget: ",
+    "weekdays": "I ran on Monday last week ",
 }
 
 

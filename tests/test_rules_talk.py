@@ -105,7 +105,7 @@ def test_a_budget_of_unknown_subject_keeps_the_sentence_before_it() -> None:
     [
         ("I no longer like sushi", "User no longer likes sushi", None),
         ("I don't live in Berlin anymore", "User no longer lives in Berlin", "location"),
-        ("I am no longer vegetarian", "User is no longer vegetarian", None),
+        ("I am no longer vegetarian", "User is no longer vegetarian", "diet"),
         ("Forget that I like sushi", "No longer true: User likes sushi", None),
     ],
 )
@@ -149,6 +149,24 @@ def test_an_event_is_dated_by_when_it_was_said(said: str, content: str, day: tup
     event = only(said)
     assert (event.content, event.category) == (content, Category.EVENT)
     assert event.occurred_at == datetime(*day, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("said", "content"),
+    [
+        ("I was in Rome on Monday and Tuesday last week", "{said} (2024-02-05 to 2024-02-11)"),
+        ("I visited my mom on Monday last week", "{said} (2024-02-05 to 2024-02-11)"),
+        ("I visited Oslo on Monday two weeks ago", "{said} (~2024-01-31)"),
+        ("I went hiking on Saturday, last week", "I went hiking on Saturday (2024-02-10), last week"),
+    ],
+)
+def test_a_weekday_is_not_dated_to_another_week_than_the_one_told(said: str, content: str) -> None:
+    wednesday = datetime(2024, 2, 14, 10, tzinfo=UTC)
+    assert only(said, at=wednesday).content == content.format(said=said)
+
+
+def test_a_weekday_of_a_week_that_cannot_be_told_is_not_dated() -> None:
+    assert learn("We are leaving on Friday the week after next") == []
 
 
 def test_a_holiday_named_after_a_weekday_is_not_that_weekday() -> None:

@@ -201,3 +201,18 @@ def test_comparing_texts_made_ready_is_cheap() -> None:
             likeness(one, other)
         best = min(best, (time.process_time() - began) / 200)
     assert best < 50e-6
+
+
+def test_a_text_is_read_once_while_it_is_compared_often() -> None:
+    text = "User keeps 3 red kites in Oslo"
+    first = ready(text)
+    before = repr(first)
+    compare(text, "User keeps no red kites in Rome")
+    assert ready(text) is first
+    assert repr(ready(text)) == before
+
+
+def test_long_texts_are_not_held() -> None:
+    text = "x " * MAX_CHARS
+    assert ready(text) is not ready(text)
+    assert ready(text) == ready(text)

@@ -14,9 +14,9 @@ from recollect.conversation.asking import tidied
 from recollect.conversation.close import close
 from recollect.conversation.extracts import extracts, split_extracts
 from recollect.conversation.run import looks_like_task
-from recollect.conversation.summarise import MAX_INVOCATIONS, invocations, summarise, summary_id
+from recollect.conversation.summarise import invocations, summarise, summary_id
 from recollect.conversation.worth import good_enough
-from recollect.conversation.written import Written, mark_of
+from recollect.conversation.written import MAX_INVOCATIONS, Written, mark_of
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.model.change import Add, Forget, Update
 from recollect.model.erase import Erase, Target
@@ -335,7 +335,7 @@ def _seconds(read: Callable[[], object]) -> float:
 class TestInvocations:
     def test_each_exchange_is_told_by_what_was_asked_and_what_came_of_it(self) -> None:
         written = invocations(state(), talk(*HAWAII), now=NOW)
-        first, *_, last = written.fields["invocations"]
+        first, *_, last = written.invocations
         assert first == {
             "query": HAWAII[0],
             "summary": f"The user said “{HAWAII[0]}”; the answer was “{HAWAII[1]}”",
@@ -358,7 +358,7 @@ class TestInvocations:
 
     def test_they_do_not_grow_for_ever(self) -> None:
         turns = talk(*(f"Question or answer number {at}?" for at in range(1, 2 * MAX_INVOCATIONS + 21)))
-        kept_ones = invocations(state(), turns, now=NOW).fields["invocations"]
+        kept_ones = after(state(), invocations(state(), turns, now=NOW)).invocations
         assert len(kept_ones) == MAX_INVOCATIONS
         assert kept_ones[-1]["turn_end"] == len(turns)
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from upkeep_samples import ANN, ledger_in
+from upkeep_samples import ANN
 
 from recollect.errors import InvalidInput
-from recollect.model.job import JobKind, NewJob
+from recollect.ledger.jobs import Begun, Tended
+from recollect.model.job import JobKind
 from recollect.model.scope import Scope
-from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.upkeep.report import Chore
-from recollect.upkeep.schedule import HOURLY, Due, Timetable, due, last_runs
+from recollect.upkeep.schedule import HOURLY, Due, Timetable, due, ended
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 ALL = Timetable(chores=frozenset(Chore))
@@ -31,60 +30,76 @@ def talk(user: str = "ann", project: str = "", *, hours: float = 0.1, closed: bo
     )
 
 
+def who(user: str = "ann", *, hours: float | None = 0.1, last: Any = None, projects: tuple[str, ...] = ()) -> Tended:
+    """Someone heard of so long ago, whose chores began and were queued at those times, or as they are given."""
+    begun = {("", str(chore)): at if isinstance(at, Begun) else Begun(at, at) for chore, at in (last or {}).items()}
+    heard_at = None if hours is None else NOON - timedelta(hours=hours)
+    return Tended(user=user, heard_at=heard_at, projects=projects, chores=begun)
+
+
 def chores(found: Iterable[Due]) -> list[str]:
     return [str(each.job.payload["chore"]) for each in found if each.job.kind is not JobKind.CLOSE]
 
 
-def asked(*said: Conversation, last: Any = None, now: datetime = NOON, timetable: Timetable = ALL) -> tuple[Due, ...]:
-    return due(said, {} if last is None else {"ann": last}, now=now, timetable=timetable)
+def asked(*users: Tended, now: datetime = NOON, timetable: Timetable = ALL) -> tuple[Due, ...]:
+    return due(users, now=now, timetable=timetable)
 
 
 def test_a_new_user_has_everything_done_once() -> None:
-    assert chores(asked(talk())) == [*Chore]
+    assert chores(asked(who())) == [*Chore]
 
 
 def test_by_default_only_what_costs_nothing_is_done() -> None:
-    assert chores(asked(talk(), timetable=Timetable())) == [*HOURLY]
+    assert chores(asked(who(), timetable=Timetable())) == [*HOURLY]
 
 
 def test_hourly_chores_are_due_after_an_hour() -> None:
     just_before, after = (NOON + timedelta(minutes=minutes) for minutes in (59, 60))
-    assert chores(asked(talk(), last=DONE_NOW, now=just_before)) == []
-    assert chores(asked(talk(), last=DONE_NOW, now=after)) == ["expire", "quota"]
+    assert chores(asked(who(last=DONE_NOW), now=just_before)) == []
+    assert chores(asked(who(last=DONE_NOW), now=after)) == ["expire", "quota"]
 
 
 def test_nightly_chores_wait_for_the_night() -> None:
     last = dict.fromkeys(Chore, NOON - timedelta(hours=1))
     two, four = (NOON.replace(day=16, hour=hour) for hour in (2, 4))
-    heard = talk()
-    assert chores(asked(heard, last=last, now=two)) == ["expire", "quota"]
-    assert chores(asked(heard, last=last, now=four)) == [*Chore]
-    assert chores(asked(heard, last={**last, Chore.REFLECT: four}, now=four + timedelta(hours=1))) == [
+    assert chores(asked(who(last=last), now=two)) == ["expire", "quota"]
+    assert chores(asked(who(last=last), now=four)) == [*Chore]
+    assert chores(asked(who(last={**last, Chore.REFLECT: four}), now=four + timedelta(hours=1))) == [
         "expire", "quota", "prune", "consolidate",
     ]  # fmt: skip
 
 
 def test_a_user_of_whom_nothing_was_heard_is_not_thought_about() -> None:
     last = dict.fromkeys(Chore, NOON - timedelta(days=3))
-    assert chores(asked(last=last)) == ["expire", "quota"]
-    assert chores(asked(talk(hours=24 * 4), last=last)) == ["expire", "quota"]
-    assert chores(asked(talk(hours=24), last=last)) == [*Chore]
+    assert chores(asked(who(hours=None, last=last))) == ["expire", "quota"]
+    assert chores(asked(who(hours=24 * 4, last=last))) == ["expire", "quota"]
+    assert chores(asked(who(hours=24, last=last))) == [*Chore]
 
 
 def test_a_run_in_a_future_that_never_came_is_no_reason_to_wait() -> None:
     ahead = dict.fromkeys(Chore, NOON + timedelta(days=3652))
-    assert chores(asked(talk(), last=ahead)) == [*Chore]
+    found = asked(who(last=ahead))
+    assert chores(found) == [*Chore]
+    assert {each.job.payload["after"] for each in found} == {None}
 
 
-def test_consolidating_and_reflecting_are_told_what_is_new() -> None:
-    last = {**DONE_NOW, Chore.CONSOLIDATE: NOON - timedelta(days=2)}
-    [job] = [each.job for each in asked(talk(), last=last)]
+def test_consolidating_and_reflecting_are_told_what_is_new_since_the_last_run_began() -> None:
+    began = Begun(NOON - timedelta(days=1), NOON - timedelta(days=2))
+    [job] = [each.job for each in asked(who(last={**DONE_NOW, Chore.CONSOLIDATE: began}))]
     assert (job.kind, job.payload["after"]) == (JobKind.CONSOLIDATE, "2026-11-13T12:00:00+00:00")
+
+
+def test_a_chore_that_never_went_well_is_tried_again_the_next_night_with_all_there_is() -> None:
+    failed = Begun(NOON - timedelta(days=1))
+    [job] = [each.job for each in asked(who(hours=24 * 9, last={**DONE_NOW, Chore.CONSOLIDATE: failed}))]
+    assert (job.kind, job.payload["after"]) == (JobKind.CONSOLIDATE, None)
+    tonight = Begun(NOON - timedelta(hours=1))
+    assert asked(who(last={**DONE_NOW, Chore.CONSOLIDATE: tonight})) == ()
 
 
 def test_each_project_is_reflected_on_by_itself() -> None:
     last = {chore: NOON for chore in Chore if chore is not Chore.REFLECT}
-    found = asked(talk(), talk(project="work", hours=0.2), talk(project="home", hours=0.3), last=last)
+    found = asked(who(last=last, projects=("", "home", "work")))
     scopes = [(each.scope, each.job.key) for each in found]
     assert scopes == [
         (ANN, "reflect"),
@@ -94,7 +109,7 @@ def test_each_project_is_reflected_on_by_itself() -> None:
 
 
 def test_learning_comes_before_upkeep_and_users_do_not_all_come_at_once() -> None:
-    found = due([talk(user) for user in ("ann", "bob", "eve")], {}, now=NOON, timetable=Timetable())
+    found = asked(*map(who, ("ann", "bob", "eve")), timetable=Timetable())
     assert all(each.job.priority < 0 for each in found)
     moments = {each.job.due_at for each in found}
     assert len(moments) == 3
@@ -104,28 +119,9 @@ def test_learning_comes_before_upkeep_and_users_do_not_all_come_at_once() -> Non
 def test_a_session_ends_when_nothing_was_said_for_half_an_hour() -> None:
     idle, lively, closed = talk(hours=0.5), talk(hours=0.4), talk(hours=9, closed=True)
     silent = Conversation(scope=Scope("ann", "", "never"))
-    found = asked(idle, lively, closed, silent, last=DONE_NOW)
+    found = ended([idle, lively, closed, silent], now=NOON, timetable=ALL)
     assert [(each.scope, each.job.kind) for each in found] == [(idle.scope, JobKind.CLOSE)]
-    never = replace(ALL, idle_s=0)
-    assert asked(idle, last=DONE_NOW, timetable=never) == ()
-
-
-async def test_asking_twice_queues_one_job_and_what_was_done_is_known_again(tmp_path: Path) -> None:
-    async with ledger_in(tmp_path) as ledger:
-        for _ in range(2):
-            for each in due([], {"ann": {}}, now=now(), timetable=Timetable(spread_s=0)):
-                await ledger.enqueue(each.scope, [each.job])
-        await ledger.enqueue(ANN, [NewJob(kind=JobKind.EXTRACT, priority=-100)])
-        assert len(await ledger.jobs("ann")) == 3
-        while taken := await ledger.lease(worker="w", limit=1, lease_s=60, kinds=[JobKind.UPKEEP]):
-            await ledger.finish(taken[0])
-        jobs = await ledger.jobs()
-        ended = max(each.updated_at for each in jobs)
-        done = last_runs(jobs, now=ended)
-        assert done["ann"].keys() == {*HOURLY}
-        assert due([], done, now=ended, timetable=Timetable()) == ()
-        # By a clock that was put back, nothing of it has happened yet.
-        assert last_runs(jobs, now=ended - timedelta(days=1)) == {}
+    assert ended([idle], now=NOON, timetable=replace(ALL, idle_s=0)) == ()
 
 
 @pytest.mark.parametrize("wrong", [{"night_hour": 24}, {"every_s": 0}, {"spread_s": -1}, {"idle_s": -1}])

@@ -184,3 +184,66 @@ def test_waits_between_tries_grow_to_a_limit_and_no_two_workers_wait_in_step() -
     assert 8 < max(waits[4]) <= 300**0.5
     assert 150 < max(waits[7] + waits[40]) <= 300
     assert len(set(waits[4])) > 100
+
+
+async def test_who_is_often_stopped_uses_up_no_tries(ledger: Ledger) -> None:
+    [job] = await queued(ledger)
+    for _ in range(SOON.tries + 2):
+        slow = Doing(ledger, takes_s=60)
+        worker = Worker(ledger, slow, patience=SOON)
+        worker.start()
+        await slow.begun.wait()
+        await worker.stop(grace_s=0)
+        found = await ledger.job("alex", job.id)
+        assert (found.state, found.tries, found.error) == (JobState.WAITING, 0, None)
+    assert (await ledger.job_stats()).failures_in_a_row == 0
+    assert await Worker(ledger, Doing(ledger), patience=SOON).work_off() == 1
+
+
+def test_a_worker_works_in_whatever_event_loop_it_finds_itself() -> None:
+    async def opened() -> Ledger:
+        return await open_memory(EmbeddingModel("fake", 4))
+
+    ledger = asyncio.run(opened())
+    done: list[str] = []
+
+    async def do(job: Job) -> Mapping[str, Any]:
+        await asyncio.sleep(0.01)
+        await ledger.finish(job, result={})
+        done.append(job.key)
+        return {}
+
+    worker = Worker(ledger, do, poll_s=5)
+
+    async def one_life(key: str) -> None:
+        worker.start()
+        # So that it waits for news when they come.
+        await asyncio.sleep(0.02)
+        [job] = await queued(ledger, key)
+        worker.nudge()
+        async with asyncio.timeout(2):
+            while (await ledger.job("alex", job.id)).state is not JobState.DONE:
+                await worker.next_end(within_s=0.1)
+
+    for key in "abc":
+        asyncio.run(one_life(key))
+    asyncio.run(worker.stop())
+    assert done == ["a", "b", "c"]
+
+
+async def test_a_worker_that_dies_says_so(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(BaseException):
+        pass
+
+    async def broken(**named: Any) -> list[Job]:
+        raise Broken("gone for good")
+
+    monkeypatch.setattr(ledger, "lease", broken)
+    worker = Worker(ledger, Doing(ledger))
+    with caplog.at_level(logging.ERROR, "recollect"):
+        worker.start()
+        await asyncio.sleep(0.02)
+    assert not worker.is_running
+    assert "gone for good" in caplog.text

@@ -349,9 +349,13 @@ def _follow_ups(job: Job, conversation: Conversation, learned_to: int, habits: L
     """What is to be done next in a conversation that has been learned from up to a turn."""
     key = job_key(conversation.scope)
     # As urgent as the first part was: the end of a conversation waits until all of it is learned.
-    rest = NewJob(kind=JobKind.EXTRACT, key=key, priority=job.priority)
+    rest = NewJob(kind=JobKind.EXTRACT, key=key, priority=job.priority, payload=job.payload)
     more = [rest] if conversation.turn_count > learned_to else []
     if conversation.closed_at is not None:
         # It ended before it was learned from: what matters of this is still to be promoted.
         more.append(closing(conversation.scope))
-    return [*more, NewJob(kind=JobKind.SUMMARISE, key=key)] if habits.after.is_due(conversation) else more
+    return (
+        [*more, NewJob(kind=JobKind.SUMMARISE, key=key)]
+        if habits.after.is_due(conversation, has_model=habits.by == "llm")
+        else more
+    )

@@ -10,7 +10,6 @@ from typing import Any
 
 from recollect import recall, remember
 from recollect.care import Care
-from recollect.conversation import afterwards
 from recollect.errors import NotFound, RecollectError
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
 from recollect.model.ids import new_id
@@ -25,7 +24,7 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.read.accesses import Accesses
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
-from recollect.upkeep import reembed, run, transfer
+from recollect.upkeep import reembed, transfer
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.transfer import Imported
 from recollect.upkeep.worker import Patience
@@ -35,8 +34,6 @@ from recollect.write.means import Means
 
 _log = logging.getLogger("recollect")
 
-# Who writes without having been asked to.
-BACKGROUND = frozenset([remember.BY, afterwards.BY, run.WHO])
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500
 
@@ -173,17 +170,15 @@ class Service:
             _log.warning("some memories of this user have no vectors for now: %s", error)
 
     async def _last_change(self, scope: Scope) -> int:
-        """The last change that someone made; what was learned or tidied up behind it has a number to be undone by."""
         undone: set[int] = set()
         before = None
         while lines := await self._ledger.history(scope, before=before):
             for line in lines:
                 if line.id in undone:
                     continue
-                if line.undoes is not None:
-                    undone.add(line.undoes)
-                elif line.by.who not in BACKGROUND:
+                if line.undoes is None:
                     return line.id
+                undone.add(line.undoes)
             before = lines[-1].id
         raise NotFound("there is nothing to undo")
 

@@ -226,6 +226,10 @@ class Settings(BaseModel):
     compress_keep: Annotated[
         int, Field(ge=0, le=10_000, description="How many of the latest turns are never compressed.")
     ] = 10
+    compress_without_llm: Annotated[
+        bool,
+        Field(description="Whether episodes are also made without an LLM, of what was said; turns are found anyway."),
+    ] = False
     summary_every: Annotated[
         int,
         Field(

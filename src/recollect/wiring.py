@@ -141,6 +141,7 @@ def _learning(settings: Settings) -> Learning:
         else Afterwards(
             compress_every=settings.compress_every,
             compress_keep=settings.compress_keep,
+            extracts=settings.compress_without_llm,
             summary_every=settings.summary_every,
             invocations=settings.keep_invocations,
             episode=settings.session_episode,

@@ -13,7 +13,7 @@ from typing import Any
 
 from recollect import remember
 from recollect.care import Care
-from recollect.conversation.afterwards import Afterwards, Means
+from recollect.conversation.afterwards import Afterwards
 from recollect.index.exact import ExactIndex
 from recollect.ledger.protocol import Ledger
 from recollect.model.effect import Finish
@@ -23,6 +23,7 @@ from recollect.remember import Learning
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.llm_server import Recorded
 from recollect.upkeep.worker import Patience
+from recollect.write.means import Means
 from recollect.write.triggers import Triggers
 
 from .children import Countdown, watch_statements

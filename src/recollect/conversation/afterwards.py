@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.conversation import compress as compressing
@@ -12,9 +14,9 @@ from recollect.conversation.episodes import episode_of_run, episode_of_talk
 from recollect.conversation.promote import promote
 from recollect.conversation.run import Run
 from recollect.conversation.summarise import invocations, summarise, summary_id
-from recollect.conversation.written import Written, mark_of, noted
-from recollect.index.protocol import Index
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.conversation.written import Written, check_unchanged, mark_of, noted, untold
+from recollect.errors import Conflict
+from recollect.ledger.protocol import Revision
 from recollect.model.change import By, Change, Outcome
 from recollect.model.effect import Effect, Finish, Note, Queue, Spent
 from recollect.model.erase import Remade
@@ -24,36 +26,31 @@ from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
-from recollect.models.chat import Chat
-from recollect.models.embedding import Embedder
 from recollect.write.embed import with_vectors
+from recollect.write.means import Means
+from recollect.write.screening.redact import redact
 from recollect.write.settling.neighbours import DISTILLED
 from recollect.write.triggers import job_key
 
 BY = "conversation"
 _MOST_TURNS = 1000
 _MOST_PROMOTED = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What writing needs: the ledger, the index for neighbours, an embedder, and a chat model if there is one."""
-
-    ledger: Ledger
-    index: Index
-    embedder: Embedder
-    chat: Chat | None = None
+# However much is said meanwhile, it is written in the end: each try takes no longer than a read and a write.
+_TRIES = 50
+_PAUSE_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Afterwards:
     """When a conversation is compressed and summed up, 0 for never; what of it stays when it ends.
 
-    What matters from `promote_from` on goes to the long term then, nothing if it is None.
+    What matters from `promote_from` on goes to the long term then, nothing if it is None. With `extracts`, what no
+    model compresses becomes episodes that repeat what was said word for word.
     """
 
     compress_every: int = 20
     compress_keep: int = 10
+    extracts: bool = True
     summary_every: int = 0
     invocations: bool = False
     episode: bool = True
@@ -61,11 +58,10 @@ class Afterwards:
     promote_from: float | None = 0.6
     timeout_s: float | None = None
 
-    def is_due(self, conversation: Conversation) -> bool:
+    def is_due(self, conversation: Conversation, *, has_model: bool = True) -> bool:
         """Whether there is anything to compress or to sum up."""
-        compress = self.compress_every and compressing.is_due(
-            conversation, every=self.compress_every, keep=self.compress_keep
-        )
+        compresses = self.compress_every and (has_model or self.extracts)
+        compress = compresses and compressing.is_due(conversation, every=self.compress_every, keep=self.compress_keep)
         unsummed = conversation.turn_count - mark_of(conversation, "summary")
         return bool(compress) or self.invocations or bool(self.summary_every and unsummed >= self.summary_every)
 
@@ -91,22 +87,13 @@ async def sum_up(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any
         turns = await _turns_after(scope, job.payload["first"] - 1, means)
         left = [turn for turn in turns if turn.position <= job.payload["last"]]
         again = await compressing.remake(scope, left, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
-        return await _write(job, conversation, [again], means, since=since)
+        return await _finish(job, conversation, [again], means, since=since)
     if habits.compress_every:
-        turns = await _turns_after(scope, mark_of(conversation, "compress"), means)
-        written.append(
-            await compressing.compress(
-                conversation,
-                turns,
-                chat=means.chat,
-                now=now(),
-                every=habits.compress_every,
-                keep=habits.compress_keep,
-                timeout_s=habits.timeout_s,
-            )
-        )
+        written.append(await _compressed(conversation, means, habits))
     if habits.summary_every:
-        turns = await _turns_after(scope, mark_of(conversation, "summary"), means)
+        turns = await _turns_after(
+            scope, mark_of(conversation, "summary"), means, most=max(_MOST_TURNS, habits.summary_every)
+        )
         held = next(iter(await ledger.get(scope, [summary_id(scope)])), None)
         written.append(
             await summarise(
@@ -122,28 +109,59 @@ async def sum_up(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any
     if habits.invocations:
         turns = await _turns_after(scope, max(0, conversation.turn_count - _MOST_TURNS), means)
         written.append(invocations(conversation, turns, now=now()))
-    return await _write(job, conversation, written, means, since=since)
+    return await _finish(job, conversation, written, means, since=since)
+
+
+async def _compressed(conversation: Conversation, means: Means, habits: Afterwards) -> Written:
+    every, keep = habits.compress_every, habits.compress_keep
+    most = max(_MOST_TURNS, every + keep)
+    turns = await _turns_after(conversation.scope, mark_of(conversation, "compress"), means, most=most)
+    written = await compressing.compress(
+        conversation,
+        turns,
+        chat=means.chat,
+        now=now(),
+        every=every,
+        keep=keep,
+        extracts=habits.extracts,
+        timeout_s=habits.timeout_s,
+    )
+    # There may be more turns than were read; as long as it gets on, it goes on.
+    more = len(turns) == most and bool(written.marks)
+    return replace(written, left=written.left + more)
 
 
 async def end(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
-    """End a conversation: its episode, what of it goes to the long-term level, and the end of the job."""
+    """End a conversation: its episode, what of it goes to the long-term level, and the end of the job.
+
+    A very long one is ended part by part, a job and an episode each.
+    """
     scope, ledger = job.scope, means.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
-    turns = await _turns_after(scope, mark_of(conversation, "close"), means)
-    written: list[Written] = [Written(fields={"closed_at": now()})]
+    turns: list[Turn] = []
+    if habits.episode or habits.tasks:
+        turns = await _turns_after(scope, mark_of(conversation, "close"), means)
+    more = len(turns) == _MOST_TURNS
+    marked = Written(
+        fields={} if more else {"closed_at": now()},
+        marks={"close": turns[-1].position} if turns else {},
+        left=int(more),
+    )
+    written = [marked]
     if habits.episode:
-        written = [await close(conversation, turns, chat=means.chat, now=now(), timeout_s=habits.timeout_s)]
+        closing = await close(conversation, turns, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
+        written.append(replace(closing, fields={}))
     if habits.tasks:
         written.append(
             await episode_of_talk(conversation, turns, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
         )
-    if habits.promote_from is not None:
+    if habits.promote_from is not None and not more:
         listing = Listing(filter=DISTILLED, visible=True, limit=_MOST_PROMOTED)
         memories = list(await ledger.find(scope, listing))
         promoted = promote(scope, memories, conversation, now=now(), least_importance=habits.promote_from)
         written.append(Written(changes=tuple(promoted)))
-    return await _write(job, conversation, written, means, since=since)
+    return await _finish(job, conversation, written, means, since=since)
 
 
 async def end_run(scope: Scope, run: Run, means: Means, habits: Afterwards) -> tuple[Outcome, ...]:
@@ -151,31 +169,67 @@ async def end_run(scope: Scope, run: Run, means: Means, habits: Afterwards) -> t
     ledger = means.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
-    written = await episode_of_run(conversation, run, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
-    changes = await with_vectors(written.changes, embedder=means.embedder)
-    effects = [*_spent(scope, "run", [written]), *_notes(scope, conversation, [written])]
-    applied = await ledger.apply(scope, changes, by=By(BY, "the end of a run"), effects=effects, since=since)
-    return applied.outcomes
+    written = [await episode_of_run(conversation, run, chat=means.chat, now=now(), timeout_s=habits.timeout_s)]
+    effects = _spent(scope, "run", written)
+    return await _write(conversation, written, means, by=By(BY, "the end of a run"), effects=effects, since=since)
 
 
-async def _turns_after(scope: Scope, position: int, means: Means) -> list[Turn]:
-    return await means.ledger.turns(scope, after=position, limit=_MOST_TURNS)
+async def _turns_after(scope: Scope, position: int, means: Means, *, most: int = _MOST_TURNS) -> list[Turn]:
+    return await means.ledger.turns(scope, after=position, limit=most)
+
+
+async def _finish(
+    job: Job, conversation: Conversation, written: Sequence[Written], means: Means, *, since: Revision
+) -> Mapping[str, Any]:
+    """Write all of it with the end of the job, in one transaction; what is left is a job of its own."""
+    scope = job.scope
+    told = {
+        "changes": sum(len(each.changes) for each in written),
+        # They quote what models and their servers wrote, whatever that was.
+        "reasons": [redact(reason).text for each in written for reason in each.reasons],
+    }
+    effects = _spent(scope, str(job.kind), written)
+    if any(each.left for each in written):
+        effects.append(Queue(scope, NewJob(kind=job.kind, key=job_key(scope))))
+    effects.append(Finish(job.id, job.lease or "", told))
+    await _write(conversation, written, means, by=By(BY, str(job.kind)), effects=effects, since=since)
+    return told
 
 
 async def _write(
-    job: Job, conversation: Conversation, written: Sequence[Written], means: Means, *, since: Revision
-) -> Mapping[str, Any]:
-    """Apply all of it with the end of the job, in one transaction."""
-    scope = job.scope
-    changes: list[Change] = [change for each in written for change in each.changes]
-    told = {"changes": len(changes), "reasons": [reason for each in written for reason in each.reasons]}
-    effects = [*_spent(scope, str(job.kind), written), *_notes(scope, conversation, written)]
-    if any(each.left for each in written):
-        effects.append(Queue(scope, NewJob(kind=JobKind.SUMMARISE, key=job_key(scope))))
-    effects.append(Finish(job.id, job.lease or "", told))
-    changes = await with_vectors(changes, embedder=means.embedder)
-    await means.ledger.apply(scope, changes, by=By(BY, str(job.kind)), effects=effects, since=since)
-    return told
+    before: Conversation,
+    written: Sequence[Written],
+    means: Means,
+    *,
+    by: By,
+    effects: Sequence[Effect],
+    since: Revision,
+) -> tuple[Outcome, ...]:
+    """Write it on top of what the conversation is by now, so that nothing is lost that others wrote meanwhile.
+
+    `before` is what the conversation was when it was read.
+    """
+    scope, ledger = before.scope, means.ledger
+    written = [replace(each, changes=await _embedded(each.changes, means)) for each in written]
+    for tries_left in range(_TRIES - 1, -1, -1):
+        held = await ledger.conversation(scope)
+        check_unchanged(before, held, written)
+        new = untold(held, written)
+        changes = [change for each in new for change in each.changes]
+        notes = _notes(before, held, new)
+        try:
+            applied = await ledger.apply(scope, changes, by=by, effects=[*notes, *effects], since=since)
+        except Conflict:
+            if not tries_left or (await ledger.conversation(scope)).version == held.version:
+                raise
+            await asyncio.sleep(random.uniform(0, _PAUSE_S * (_TRIES - tries_left)))
+        else:
+            return applied.outcomes
+    raise AssertionError("the last try returns or raises")
+
+
+async def _embedded(changes: Sequence[Change], means: Means) -> tuple[Change, ...]:
+    return tuple(await with_vectors(changes, embedder=means.embedder))
 
 
 def _spent(scope: Scope, step: str, written: Sequence[Written]) -> list[Effect]:
@@ -194,6 +248,9 @@ def _spent(scope: Scope, step: str, written: Sequence[Written]) -> list[Effect]:
     ]
 
 
-def _notes(scope: Scope, conversation: Conversation, written: Sequence[Written]) -> list[Effect]:
-    fields = noted(conversation, written)
-    return [Note(scope, fields)] if fields else []
+def _notes(before: Conversation, held: Conversation, written: Sequence[Written]) -> list[Effect]:
+    fields = noted(held, written)
+    if held.turn_count > before.turn_count:
+        # It goes on: what was said meanwhile is for another end.
+        fields.pop("closed_at", None)
+    return [Note(held.scope, fields, expected_version=held.version)] if fields else []

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from recollect.conversation.written import Cost
@@ -13,11 +11,9 @@ from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelU
 from recollect.model.invisible import normalise_invisible
 from recollect.model.turn import Turn
 from recollect.models.chat import Answer, AnsweringChat, Chat, ChatMessage
+from recollect.prompts.data import chars_each, json_line, shortened
 
-# What small models with a context of 8,192 tokens can read, the answer included.
-MAX_TALK_CHARS = 16_000
-# However many turns there are, so much of each is shown; so there may not be too many.
-LEAST_TURN_CHARS = 200
+# Something of each turn is shown, however many there are; so there may not be too many.
 MAX_TURNS = 80
 # Room for a model that thinks before it writes; one that still ran out gets so many times as much.
 MAX_TOKENS = 1_024
@@ -38,14 +34,9 @@ class Told:
     cost: Cost
 
 
-def new_fence() -> str:
-    """A line that nothing which was said can end: fresh, and never known to anyone before."""
-    return f"=== {secrets.token_hex(16)} ==="
-
-
 def shown(turns: Sequence[Turn]) -> list[Turn]:
     """The turns as a model is shown them: of long ones the beginning and the end."""
-    share = max(LEAST_TURN_CHARS, MAX_TALK_CHARS // max(1, len(turns)))
+    share = chars_each(len(turns))
     return [
         turn if len(turn.content) <= share else replace(turn, content=shortened(turn.content, share))
         for turn in turns
@@ -55,19 +46,6 @@ def shown(turns: Sequence[Turn]) -> list[Turn]:
 def talk_lines(turns: Sequence[Turn]) -> str:
     """The turns as a line of JSON each."""
     return "\n".join(json_line(_plain(turn)) for turn in shown(turns))
-
-
-def json_line(values: Mapping[str, object]) -> str:
-    """One line of JSON, readable in every language."""
-    return json.dumps(values, ensure_ascii=False)
-
-
-def shortened(text: str, chars: int) -> str:
-    """The beginning and the end of a long text: what matters is rarely in the middle."""
-    if len(text) <= chars:
-        return text
-    half = max(1, chars // 2 - 2)
-    return f"{text[:half]} […] {text[-half:]}"
 
 
 def spread(turns: Sequence[Turn]) -> Sequence[Turn]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from recollect.conversation.asking import ask_text, json_line, new_fence, spread, talk_lines
+from recollect.conversation.asking import ask_text, spread, talk_lines
 from recollect.conversation.compress import Summed, episode_of_turns
 from recollect.conversation.extracts import BY_ASSISTANT, BY_USER, extracts
 from recollect.conversation.worth import good_enough
@@ -15,6 +15,7 @@ from recollect.model.memory import Trust
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
+from recollect.prompts.data import json_line, new_fence
 from recollect.write.screening.screen import screen
 
 _IMPORTANCE = 0.6

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from recollect.conversation.asking import ask_text, new_fence, spread, talk_lines
-from recollect.conversation.extracts import extracts
+from recollect.conversation.asking import ask_text, spread, talk_lines
+from recollect.conversation.extracts import extracts as extracts_of
 from recollect.conversation.worth import good_enough
 from recollect.conversation.written import Cost, Written, evidence_of, mark_of, range_of, stable_id
 from recollect.errors import InvalidInput, ModelUnavailable
@@ -21,6 +21,7 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
+from recollect.prompts.data import new_fence
 from recollect.write.screening.screen import screen
 
 EVERY = 20
@@ -28,6 +29,7 @@ KEEP = 10
 SOURCE = "conversation"
 _IMPORTANCE = 0.5
 _MOST_EXTRACT_CHARS = 800
+_NO_MODEL = "there is no model to sum it up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +72,23 @@ async def compress(
     now: datetime,
     every: int = EVERY,
     keep: int = KEEP,
+    extracts: bool = True,
     timeout_s: float | None = None,
 ) -> Written:
     """An episode for each range that is due; `turns` are those after the mark "compress", in order.
 
     If the model stops answering, what was made stands and the rest is `left`; a ModelUnavailable if nothing was made.
+    Without `extracts` only a model makes episodes: where there is none, the ranges wait for one.
     """
     ranges = due_ranges(turns, done=mark_of(conversation, "compress"), every=every, keep=keep)
+    if ranges and chat is None and not extracts:
+        return Written(reasons=(_NO_MODEL,))
     changes: list[Add] = []
     reasons: list[str] = []
     cost, done = Cost(), 0
     for said in ranges:
         try:
-            summed = await sum_up(said, chat=chat, timeout_s=timeout_s)
+            summed = await sum_up(said, chat=chat, extracts=extracts, timeout_s=timeout_s)
         except ModelUnavailable as error:
             if not done:
                 raise
@@ -114,8 +120,10 @@ async def remake(
     return Written(changes=changes, cost=summed.cost, reasons=(summed.why,) if summed.why else ())
 
 
-async def sum_up(turns: Sequence[Turn], *, chat: Chat | None, timeout_s: float | None = None) -> Summed:
-    """What the turns come to, by the model; by what was said in them if there is none or its answer is no good."""
+async def sum_up(
+    turns: Sequence[Turn], *, chat: Chat | None, extracts: bool = True, timeout_s: float | None = None
+) -> Summed:
+    """What the turns come to, by the model; by `extracts` if there is none or its answer is no good, or nothing."""
     screened = screen(turns)
     clean = screened.turns
     why, cost = "", Cost()
@@ -129,7 +137,10 @@ async def sum_up(turns: Sequence[Turn], *, chat: Chat | None, timeout_s: float |
         if told.text:
             return Summed(told.text, "model", Trust.LOW, asked.digest, told.cost)
         why, cost = f"the model's summary was not used: {told.why}", told.cost
-    extract = extracts(clean, most_chars=_MOST_EXTRACT_CHARS)
+    if not extracts:
+        why = why or (_NO_MODEL if chat is None else screened.reason)
+        return Summed("", "extract", Trust.LOW, None, cost, why)
+    extract = extracts_of(clean, most_chars=_MOST_EXTRACT_CHARS)
     why = why or ("" if extract.text else "nothing was said that could be kept")
     return Summed(extract.text, "extract", Trust.HIGH if extract.by_user else Trust.LOW, None, cost, why)
 

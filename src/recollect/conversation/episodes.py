@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from recollect.conversation.asking import json_line, new_fence, shortened, spread, talk_lines
+from recollect.conversation.asking import spread, talk_lines
 from recollect.conversation.compress import SOURCE
 from recollect.conversation.run import Run, looks_like_task
 from recollect.conversation.story import SCHEMA, Story, story_of
-from recollect.conversation.summarise import with_invocations
 from recollect.conversation.worth import good_enough
-from recollect.conversation.written import Cost, Written, evidence_of, range_of, stable_id
+from recollect.conversation.written import NO_TIME, Cost, Written, evidence_of, range_of, runs_of, stable_id
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.change import Add
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust, text_hash
@@ -26,6 +25,7 @@ from recollect.model.turn import Conversation, Role, Turn
 from recollect.models.chat import Chat
 from recollect.models.structured import ask_json
 from recollect.prompts import prompt
+from recollect.prompts.data import json_line, new_fence, shortened
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.redact import redact
 from recollect.write.screening.screen import screen
@@ -47,13 +47,14 @@ _REVIEW = "it tells what to do ('{phrase}'), and the user did not say it"
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Something that was worked on, and where it is told."""
+    """Something that was worked on, and where it is told; ids sort by the time `id_at`."""
 
     scope: Scope
     id: str
     at: datetime
     evidence: tuple[str, ...]
     detail: Mapping[str, Any]
+    id_at: datetime
 
 
 async def episode_of_run(
@@ -64,7 +65,7 @@ async def episode_of_run(
     A run that the conversation already has an invocation of is done with.
     """
     scope, given = conversation.scope, _given(run)
-    if any(each.get("run_id") == run.id for each in conversation.invocations):
+    if run.id in runs_of(conversation.invocations):
         return Written(reasons=("the run was told before",))
     story, cost, why = given, Cost(), ""
     if chat is not None and run.is_task:
@@ -73,16 +74,17 @@ async def episode_of_run(
         if told is not None:
             lessons = given.lessons or told.lessons
             story = replace(told, goal=given.goal, outcome=told.outcome or given.outcome, lessons=lessons)
-    fields = {"invocations": with_invocations(conversation, [_invocation(run, story)])}
+    told_of = (_invocation(run, story),)
     if not run.is_task:
-        return Written(fields=fields, reasons=("no episode: it took fewer than two steps",))
+        return Written(invocations=told_of, reasons=("no episode: it took fewer than two steps",))
     if why == _NO_TASK and not given.lessons:
-        return Written(fields=fields, cost=cost, reasons=(f"no episode: {why}",))
+        return Written(invocations=told_of, cost=cost, reasons=(f"no episode: {why}",))
     detail = {"run_id": run.id, "success": run.success, "kind": "run"}
-    work = _Work(scope, run.id, run.ended_at, run.turns, detail)
+    # Whoever tells of the run again does it later: its id is what it is known by.
+    work = _Work(scope, run.id, run.ended_at, run.turns, detail, id_at=NO_TIME)
     return Written(
         changes=_changes(work, story, now=now),
-        fields=fields,
+        invocations=told_of,
         cost=cost,
         reasons=(f"told as it was given: {why}",) if why else (),
     )
@@ -107,7 +109,7 @@ async def episode_of_talk(
     ids = [turn.id for turn in turns]
     at = max(turn.said_at for turn in turns)
     detail = {**range_of(turns), "kind": "task"}
-    work = _Work(conversation.scope, "\x1f".join(ids), at, evidence_of(turns), detail)
+    work = _Work(conversation.scope, "\x1f".join(ids), at, evidence_of(turns), detail, id_at=at)
     return Written(changes=_changes(work, story, now=now), cost=cost)
 
 
@@ -198,7 +200,7 @@ def _episode(work: _Work, story: Story, *, now: datetime) -> MemoryRecord:
     if review := _review("\n".join([story.outcome, *story.steps])):
         detail["review"] = review
     return MemoryRecord(
-        id=stable_id(work.scope, "task", at=work.at, of=[work.id]),
+        id=stable_id(work.scope, "task", at=work.id_at, of=[work.id]),
         scope=work.scope,
         level=work.scope.natural_level,
         type=MemoryType.EPISODIC,
@@ -223,7 +225,7 @@ def _lesson(
     detail = {"episode_id": episode.id, "made": story.made, **({"review": review} if review else {})}
     return replace(
         episode,
-        id=stable_id(work.scope, "lesson", at=work.at, of=[work.id, text_hash(lesson)]),
+        id=stable_id(work.scope, "lesson", at=work.id_at, of=[work.id, text_hash(lesson)]),
         type=MemoryType.REFLECTIVE,
         category=Category.LESSON,
         content=lesson,

@@ -8,29 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from recollect.conversation.asking import MAX_TURNS, ask_text, json_line, new_fence, shortened, talk_lines
+from recollect.conversation.asking import MAX_TURNS, ask_text, talk_lines
 from recollect.conversation.compress import SOURCE
 from recollect.conversation.extracts import BY_USER, extracts, split_extracts
 from recollect.conversation.worth import good_enough
-from recollect.conversation.written import Cost, Step, Written, mark_of, range_of, stable_id
+from recollect.conversation.written import NO_TIME, Cost, Step, Written, mark_of, range_of, stable_id
 from recollect.model.change import Add, Change, Update
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
+from recollect.prompts.data import json_line, new_fence, shortened
 from recollect.write.screening.screen import Screened, screen
 
-# Invocations of one conversation that are kept; older ones are in its episodes.
-MAX_INVOCATIONS = 200
 _MOST_QUERY_CHARS = 300
 _MOST_RESULT_CHARS = 500
 _MOST_EXTRACT_CHARS = 1_200
 _IMPORTANCE = 0.5
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class _New:
 
 def summary_id(scope: Scope) -> str:
     """The id of the memory that is a conversation's summary; it does not change while the summary does."""
-    return stable_id(scope, "summary", at=_LONG_AGO, of=())
+    return stable_id(scope, "summary", at=NO_TIME, of=())
 
 
 def unsummed(conversation: Conversation, turns: Sequence[Turn]) -> list[Turn]:
@@ -102,21 +100,14 @@ async def summarise(
 
 
 def invocations(conversation: Conversation, turns: Sequence[Turn], *, now: datetime) -> Written:
-    """The conversation's invocations with one more for each exchange that ended since the last; no model is asked."""
+    """An invocation more for each exchange that ended since the conversation's last; no model is asked."""
     done = max((each["turn_end"] for each in conversation.invocations if _has_end(each)), default=0)
     new = [
         _invocation(exchange, now)
         for exchange in _exchanges([turn for turn in turns if turn.position > done])
         if exchange[-1].role is Role.ASSISTANT
     ]
-    if not new:
-        return Written()
-    return Written(fields={"invocations": with_invocations(conversation, new)})
-
-
-def with_invocations(conversation: Conversation, new: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The conversation's invocations and these, the oldest left out if they are too many."""
-    return [*conversation.invocations, *new][-MAX_INVOCATIONS:]
+    return Written(invocations=tuple(new))
 
 
 def _worth_telling(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Screened, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
+from recollect.errors import Conflict
 from recollect.model.change import Change
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
@@ -20,6 +21,10 @@ Step: TypeAlias = Literal["compress", "summary", "close"]
 MARKS = "written_to"
 # More than this no store takes back in an import; the range of turns stands for the rest.
 MAX_EVIDENCE = 256
+# Invocations of one conversation that are kept; older ones are in its episodes.
+MAX_INVOCATIONS = 200
+# For the ids of what is one and the same whenever it is told.
+NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _JOINT = "\x1f"
 
 
@@ -45,12 +50,14 @@ class Cost:
 class Written:
     """What a step wants written; the changes come without vectors.
 
-    `fields` are new values of the conversation's, `marks` how far the step has come in it. `left` counts what was
-    due and was not done. `reasons` say why something is not as good as it could be, or stayed as it was.
+    `fields` are new values of the conversation's, `invocations` more of those it has, `marks` how far the step has
+    come in it. `left` counts what was due and was not done. `reasons` say why something is not as good as it could
+    be, or stayed as it was.
     """
 
     changes: tuple[Change, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
+    invocations: tuple[Mapping[str, Any], ...] = ()
     marks: Mapping[Step, int] = field(default_factory=dict)
     cost: Cost = Cost()
     left: int = 0
@@ -70,14 +77,37 @@ def noted(conversation: Conversation, written: Sequence[Written]) -> dict[str, A
     """The fields of the conversation as several steps together leave them; those of a later step count."""
     fields: dict[str, Any] = {}
     marks: dict[Step, int] = {}
+    new: list[Mapping[str, Any]] = []
     for each in written:
         fields |= each.fields
         marks |= each.marks
+        new += each.invocations
+    if new:
+        fields["invocations"] = [*conversation.invocations, *new][-MAX_INVOCATIONS:]
     if marks:
         held = conversation.metadata.get(MARKS)
         before = dict(held) if isinstance(held, Mapping) else {}
         fields["metadata"] = {**conversation.metadata, **fields.get("metadata", {}), MARKS: {**before, **marks}}
     return fields
+
+
+def untold(conversation: Conversation, written: Sequence[Written]) -> list[Written]:
+    """Those of the steps that tell of no run which the conversation tells of already."""
+    told = runs_of(conversation.invocations)
+    return [each for each in written if not told & runs_of(each.invocations)]
+
+
+def runs_of(invocations: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The runs that invocations are of."""
+    return {each["run_id"] for each in invocations if isinstance(each.get("run_id"), str)}
+
+
+def check_unchanged(before: Conversation, held: Conversation, written: Sequence[Written]) -> None:
+    """Raise a Conflict if another has changed what these steps worked out anew; more turns are no change."""
+    steps = {step for each in written for step in each.marks}
+    moved = any(mark_of(before, step) != mark_of(held, step) for step in steps)
+    if moved or (before.summary != held.summary and any("summary" in each.fields for each in written)):
+        raise Conflict("the conversation was summed up by another meanwhile: read it again and retry")
 
 
 def stable_id(scope: Scope, what: str, *, at: datetime, of: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ take turns: whoever was served longest ago, or never, comes first, however much 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
@@ -15,12 +16,68 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 
+# Who writes for upkeep: that is nothing that was heard of a user.
+UPKEEP = "upkeep"
+CHORES = frozenset({JobKind.UPKEEP, JobKind.CONSOLIDATE, JobKind.REFLECT})
+# Failures longer ago than this are no longer in a row with whatever comes.
+LATELY = timedelta(minutes=10)
+
+
+def chore_of(job: Job | NewJob) -> str | None:
+    """The name of the chore that a job does, if it does one."""
+    return str(job.payload.get("chore") or job.kind) if job.kind in CHORES else None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """When a chore was last queued, and when the last run of it that went well had begun."""
+
+    queued_at: datetime
+    started_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tended:
+    """A user as upkeep sees them: when they were last heard of, the projects they talk in, and their chores so far.
+
+    Heard of is whatever was written by anyone but upkeep. Chores are known by project and name.
+    """
+
+    user: str
+    heard_at: datetime | None = None
+    projects: tuple[str, ...] = ()
+    chores: Mapping[tuple[str, str], Begun] = field(default_factory=dict)
+
 
 class Jobs(Protocol):
     """The part of a ledger that workers need beside the memories."""
 
-    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob]) -> tuple[Job, ...]:
-        """Have jobs done; gives each as it was made, or as the one it joined now is."""
+    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, known_only: bool = False) -> tuple[Job, ...]:
+        """Have jobs done; gives each as it was made, or as the one it joined now is.
+
+        With `known_only` nothing happens if the ledger knows no such user, or no such session or project of theirs:
+        what was erased meanwhile does not come back by its jobs.
+        """
+        ...
+
+    async def tended(self, *, after: str = "", limit: int = 100) -> list[Tended]:
+        """Users in order, after one of them, with what it takes to tell which chores are due."""
+        ...
+
+    async def tend(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
+        """Queue what is due, of many users, and note which chores were; gives how many jobs that are.
+
+        Only for who is known. A chore that is dead is given another chance; any other dead job stays as it is, and
+        none is made beside it until something else was said in its session.
+        """
+        ...
+
+    async def moments(self) -> Mapping[str, datetime]:
+        """When the store was last looked after, by name; "written" is when anything was last written to history."""
+        ...
+
+    async def note_moments(self, moments: Mapping[str, datetime | None]) -> None:
+        """Note when the store was looked after; None forgets that it was."""
         ...
 
     async def lease(
@@ -39,6 +96,10 @@ class Jobs(Protocol):
 
     async def fail(self, job: Job, *, error: str, retry_at: datetime | None) -> Job:
         """Say that a leased job failed, to be tried again then or, without a time, never; a Conflict if not ours."""
+        ...
+
+    async def release(self, job: Job) -> Job:
+        """Give a leased job back, as if it had not been begun; a Conflict if it is no longer ours."""
         ...
 
     async def job(self, user: str, id: str) -> Job:
@@ -65,6 +126,10 @@ class Jobs(Protocol):
 
     async def prune_jobs(self, before: datetime) -> int:
         """Remove jobs that were done or cancelled before a time; gives how many."""
+        ...
+
+    async def prune_replies(self, before: datetime) -> int:
+        """Forget what requests with a key of their own came to before a time: who repeats one later does it again."""
         ...
 
     async def conversations(

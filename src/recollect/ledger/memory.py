@@ -36,6 +36,7 @@ from recollect.ledger.plan import (
     Revert,
     check_owner,
     check_unerased,
+    is_bill_only,
     plan,
 )
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
@@ -87,11 +88,13 @@ class MemoryLedger(MemoryErasing):
         check_unerased(user.epoch, since)
         check_owner(scope, changes)
         check_effects(scope, effects)
+        if is_bill_only(changes, effects) and scope.user not in self._users:
+            return Applied(by.batch or new_id(), ())
         with self._all_or_none(user):
             self._take_effect(scope, user, effects)
             applied = self._write(scope, user, changes, by=by)
         if once is not None:
-            user.done[once.key] = (once, applied)
+            user.done[once.key] = (once, applied, now())
         return applied
 
     async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:

@@ -19,8 +19,8 @@ from recollect.ledger.cascade import (
     seeds_of,
     without,
 )
+from recollect.ledger.memory_chores import MemoryChores
 from recollect.ledger.memory_rows import User
-from recollect.ledger.memory_work import MemoryWork
 from recollect.ledger.plan import Revert
 from recollect.model.change import Applied, By, Change, Restore, Update
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt, Remade, Target, user_digest
@@ -31,7 +31,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryWork):
+class MemoryErasing(MemoryChores):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     def __init__(self) -> None:
@@ -103,6 +103,8 @@ class MemoryErasing(MemoryWork):
             del self._spent[place]
         self._served.pop(name, None)
         self._failures.pop(name, None)
+        self._failed_at.pop(name, None)
+        self._chores = {place: begun for place, begun in self._chores.items() if place[0] != name}
         for id, each in self._erasures.items():
             if each.user == noted.user:
                 self._erasures[id] = replace(each, project="", session="", ids=())
@@ -125,6 +127,9 @@ class MemoryErasing(MemoryWork):
         ]
         for id in jobs:
             del self._jobs[id]
+        if whole_project:
+            mine = (scope.user, scope.project)
+            self._chores = {place: begun for place, begun in self._chores.items() if place[:2] != mine}
         return {"conversations": len(gone), "jobs": len(jobs)}
 
     def _void_jobs(self, user: str, ids: Collection[str]) -> None:
@@ -132,7 +137,15 @@ class MemoryErasing(MemoryWork):
         for job in [job for job in self._jobs.values() if job.scope.user == user]:
             left = replace(job, payload=without(job.payload, ids), error=None, result=None)
             if job.state is JobState.RUNNING:
-                left = replace(left, state=JobState.WAITING, due_at=now(), worker=None, lease=None, leased_until=None)
+                left = replace(
+                    left,
+                    state=JobState.WAITING,
+                    tries=job.tries - 1,
+                    due_at=now(),
+                    worker=None,
+                    lease=None,
+                    leased_until=None,
+                )
             self._jobs[job.id] = left
 
     def _close_gaps(self, name: str, user: User, result: Cascade, by: By) -> None:
@@ -156,6 +169,10 @@ class MemoryErasing(MemoryWork):
                 total.update(_remove(user, older_than(_links(user), old)))
                 user.epoch += 1
         return Cleared("ledger", dict(total))
+
+    async def finish_erasures(self) -> Cleared:
+        self._check_open()
+        return Cleared("ledger")
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
         self._check_open()
@@ -207,7 +224,9 @@ def _remove(user: User, ids: Collection[str]) -> dict[str, int]:
     for said in user.turn_ids.values():
         # The place stays taken, so that positions mean what they meant.
         said[:] = ["" if id in ids else id for id in said]
-    named = [key for key, (_, applied) in user.done.items() if mentions([each.id for each in applied.outcomes], ids)]
+    named = [
+        key for key, (_, applied, _) in user.done.items() if mentions([each.id for each in applied.outcomes], ids)
+    ]
     for key in named:
         del user.done[key]
     return counts | {"replies": len(named), "responses": 0}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict, NotFound
+from recollect.ledger.jobs import LATELY, Begun, chore_of
 from recollect.ledger.memory_rows import plain_copy
 from recollect.model.ids import new_id
 from recollect.model.job import (
@@ -38,12 +39,20 @@ class MemoryJobs:
         self._jobs: dict[str, Job] = {}
         self._served: dict[str, datetime] = {}
         self._failures: Counter[str] = Counter()
+        self._failed_at: dict[str, datetime] = {}
+        # By user, project and name.
+        self._chores: dict[tuple[str, str, str], Begun] = {}
 
     def _check_open(self) -> None:
         raise NotImplementedError
 
-    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob]) -> tuple[Job, ...]:
+    def _is_known(self, scope: Scope) -> bool:
+        raise NotImplementedError
+
+    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, known_only: bool = False) -> tuple[Job, ...]:
         self._check_open()
+        if known_only and not self._is_known(scope):
+            return ()
         return tuple(_copy(self._put(scope, new)) for new in jobs)
 
     def _put(self, scope: Scope, new: NewJob) -> Job:
@@ -129,13 +138,27 @@ class MemoryJobs:
         ours = self._ours(user, id, lease)
         self._failures[user] = 0
         kept = None if result is None else plain_copy(result)
+        if chore := chore_of(ours):
+            place = (user, ours.scope.project, chore)
+            queued_at = self._chores[place].queued_at if place in self._chores else now()
+            self._chores[place] = Begun(queued_at, self._served[user])
         return self._set(ours, state=JobState.DONE, error=None, result=kept, **_IDLE)
 
     async def fail(self, job: Job, *, error: str, retry_at: datetime | None) -> Job:
         ours = self._ours(job.scope.user, job.id, job.lease)
-        self._failures[job.scope.user] += 1
+        user = job.scope.user
+        self._failures[user] = self._failures_of(user) + 1
+        self._failed_at[user] = now()
         state = JobState.DEAD if retry_at is None else JobState.WAITING
         return _copy(self._set(ours, state=state, due_at=retry_at or ours.due_at, error=told_error(error), **_IDLE))
+
+    def _failures_of(self, user: str) -> int:
+        """Those that are lately enough to be in a row with the next."""
+        return self._failures[user] if self._failed_at.get(user, _NEVER) > now() - LATELY else 0
+
+    async def release(self, job: Job) -> Job:
+        ours = self._ours(job.scope.user, job.id, job.lease)
+        return _copy(self._set(ours, state=JobState.WAITING, tries=ours.tries - 1, due_at=now(), **_IDLE))
 
     async def job(self, user: str, id: str) -> Job:
         self._check_open()
@@ -175,14 +198,15 @@ class MemoryJobs:
         mine = [job for job in self._jobs.values() if user in (None, job.scope.user)]
         counts = Counter(job.state for job in mine)
         at = now()
-        oldest = min((due for job in mine if (due := _next_at(job))), default=at)
-        failures = self._failures.values() if user is None else (self._failures[user],)
+        oldest = min((due for job in mine if (due := _next_at(job)) and job.priority >= 0), default=at)
+        failures = [self._failures_of(name) for name in (list(self._failures) if user is None else [user])]
         return JobStats(
             waiting=counts[JobState.WAITING],
             running=counts[JobState.RUNNING],
             dead=counts[JobState.DEAD],
             oldest_due_age_s=max((at - oldest).total_seconds(), 0.0),
             failures_in_a_row=max(failures, default=0),
+            due=sum((due := _next_at(job)) is not None and due <= at for job in mine),
         )
 
     async def prune_jobs(self, before: datetime) -> int:

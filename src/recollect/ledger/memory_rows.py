@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from recollect.errors import IdempotencyReuse
@@ -39,7 +40,7 @@ class User:
     entries: list[Entry] = field(default_factory=list)
     turn_ids: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     conversations: dict[tuple[str, str], Conversation] = field(default_factory=dict)
-    done: dict[str, tuple[Once, Applied]] = field(default_factory=dict)
+    done: dict[str, tuple[Once, Applied, datetime]] = field(default_factory=dict)
 
 
 def known_of(user: User) -> Known:
@@ -50,7 +51,7 @@ def known_of(user: User) -> Known:
 
 
 def replayed(user: User, once: Once) -> Applied:
-    first, applied = user.done[once.key]
+    first, applied, _ = user.done[once.key]
     if first.digest != once.digest:
         raise IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")
     outcomes = (

@@ -84,20 +84,29 @@ class MemoryWork(MemoryJobs):
     @contextmanager
     def _all_or_none(self, user: User) -> Iterator[None]:
         """Take back what was done to jobs, conversations and usage if something goes wrong inside."""
-        before = (dict(self._jobs), self._failures.copy(), self._spent.copy(), dict(user.conversations))
+        before = (
+            dict(self._jobs),
+            self._failures.copy(),
+            self._spent.copy(),
+            dict(user.conversations),
+            dict(self._chores),
+        )
         try:
             yield
         except BaseException:
-            self._jobs, self._failures, self._spent, user.conversations = before
+            self._jobs, self._failures, self._spent, user.conversations, self._chores = before
             raise
 
     def _take_effect(self, scope: Scope, user: User, effects: Sequence[Effect]) -> None:
+        # A job can outlive the session it was made for, which must not come back by it.
+        from_job = any(isinstance(effect, Finish) for effect in effects)
         for effect in effects:
             match effect:
                 case Finish():
                     self._finish(scope.user, effect.job_id, effect.lease, effect.result)
                 case Note():
-                    _note(user, effect)
+                    if not from_job or (effect.scope.project, effect.scope.session) in user.conversations:
+                        _note(user, effect)
                 case Queue():
                     self._put(effect.scope, effect.job)
                 case Spent():

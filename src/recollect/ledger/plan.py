@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.ledger.fields import UPDATABLE, check_storable, from_plain
 from recollect.model.change import Add, Change, Forget, Outcome, Restore, Supersede, Update, Verb
+from recollect.model.effect import Effect, Spent
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 
@@ -105,6 +106,11 @@ def check_unerased(epoch: int, since: Revision | None) -> None:
     """Raise a Conflict if anything of the user was erased since a revision."""
     if since is not None and epoch != since.epoch:
         raise Conflict("something of this user was erased since it was read: read again what is left, and retry")
+
+
+def is_bill_only(changes: Sequence[Change | Revert], effects: Sequence[Effect]) -> bool:
+    """Whether nothing is written but what a model was asked: no reason to keep a user who is not there."""
+    return not changes and bool(effects) and all(isinstance(effect, Spent) for effect in effects)
 
 
 def takers(changes: Sequence[Change | Revert], by_id: Mapping[str, MemoryRecord]) -> list[MemoryRecord]:

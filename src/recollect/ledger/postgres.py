@@ -27,7 +27,7 @@ from recollect.errors import (
     Unsupported,
 )
 from recollect.ledger.postgres_dialect import FAULTS, Glance, PostgresDialect, PostgresTx, SecondLook, TsvectorTerms
-from recollect.ledger.postgres_scrub import scrub
+from recollect.ledger.postgres_scrub import scrub, sweep
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Row, Scrubbed, Tx
 from recollect.models.embedding import EmbeddingModel
@@ -251,15 +251,20 @@ class PostgresEngine:
         async with self._scrubbing:
             # Who began after we asked has done it for us as well.
             if self._scrubbed[0] <= asked:
-                self._scrubbed = time.monotonic(), await self._scrub(tables)
+                self._scrubbed = time.monotonic(), await self._vacuumed(scrub, tables)
             return self._scrubbed[1]
 
-    async def _scrub(self, tables: Sequence[str]) -> Scrubbed:
+    async def sweep(self, tables: Sequence[str]) -> Scrubbed:
+        if self._pool is None:
+            raise StoreUnavailable(f"{self.where} is closed")
+        return await self._vacuumed(sweep, tables)
+
+    async def _vacuumed(self, how: Callable[..., Coroutine[Any, Any, Scrubbed]], tables: Sequence[str]) -> Scrubbed:
         # Not from the pool: it waits for other things than those who write do, and for longer.
         try:
             connection = await asyncpg.connect(**self._address)
             try:
-                return await scrub(connection, tables, errors=_ERRORS)
+                return await how(connection, tables, errors=_ERRORS)
             finally:
                 connection.terminate()
         except _ERRORS as error:

@@ -66,6 +66,7 @@ class PostgresDialect:
         "clustered": "",
         "by_row": "",
         "pass_over": "FOR UPDATE OF u SKIP LOCKED",
+        "hold_row": "FOR NO KEY UPDATE",
         # A schema may be shared with others.
         "stranger": "SELECT 1 WHERE 1 = 0",
         "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",

@@ -25,15 +25,27 @@ _OTHERS = (
 )
 
 
+async def sweep(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> Scrubbed:
+    """Vacuum the tables, which keeps nobody waiting; says which could not be."""
+    own, others = await _own(connection, tables)
+    left = [*others, *[table for table in own if not await _vacuum(connection, table, "ANALYZE", errors)]]
+    return Scrubbed(not left, f"these could not be vacuumed: {', '.join(left)}" if left else "")
+
+
+async def _own(connection: Any, tables: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Tables that are ours to vacuum, and those that are not."""
+    others = {row[0] for row in await connection.fetch(_OTHERS, list(tables))}
+    await connection.execute(f"SET lock_timeout = '{_LOCK_S}s'; SET statement_timeout = 0")
+    return [table for table in tables if table not in others], sorted(others)
+
+
 async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> Scrubbed:
     """Write the tables anew, or vacuum them where that would take too long; says what was not reached."""
     notes = []
-    others = {row[0] for row in await connection.fetch(_OTHERS, list(tables))}
+    own, others = await _own(connection, tables)
     if others:
-        notes.append(_MISSING + ", ".join(sorted(others)))
-    own = [table for table in tables if table not in others]
+        notes.append(_MISSING + ", ".join(others))
     small = await connection.fetchval(_SIZE, own) <= MAX_FULL_BYTES
-    await connection.execute(f"SET lock_timeout = '{_LOCK_S}s'; SET statement_timeout = 0")
     left = [table for table in own if not small or not await _vacuum(connection, table, "FULL, ANALYZE", errors)]
     for table in left:
         await _vacuum(connection, table, "ANALYZE", errors)
@@ -43,7 +55,9 @@ async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Ex
             f"bytes of what was erased stay in free space and in indexes of {', '.join(left)}, because {why}: "
             "run VACUUM FULL on them when nobody else needs them"
         )
-    return Scrubbed(not notes, "; ".join([*notes, _BEYOND]))
+    # Others let go of a table in the end; it does not become ours, nor smaller.
+    is_final = bool(notes) and not (left and small)
+    return Scrubbed(not notes, "; ".join([*notes, _BEYOND]), is_final)
 
 
 async def _vacuum(connection: Any, table: str, how: str, errors: tuple[type[Exception], ...]) -> bool:

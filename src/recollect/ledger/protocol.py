@@ -254,9 +254,13 @@ class Ledger(Jobs, Protocol):
     async def purge(self, before: datetime) -> Cleared:
         """Remove for good what was forgotten before a time, with the versions it had superseded.
 
-        Nothing goes with it but what is its own: what was derived from it stays. What an erasure could not reach at
-        its time is tried again.
+        Nothing goes with it but what is its own: what was derived from it stays. It keeps nobody waiting, so
+        the store is not written anew: copies that rows left where they once stood can stay until an erasure does it.
         """
+        ...
+
+    async def finish_erasures(self) -> Cleared:
+        """Try again what an erasure of the last days could not reach at its time; can keep writers waiting."""
         ...
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:

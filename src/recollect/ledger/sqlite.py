@@ -22,7 +22,7 @@ from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Row, Scrubbed, Tx, run_now
 from recollect.ledger.sqlite_dialect import FtsTerms
 from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_file, translated
-from recollect.ledger.sqlite_scrub import scrub
+from recollect.ledger.sqlite_scrub import scrub, sweep
 from recollect.ledger.sqlite_writer import Writer
 from recollect.models.embedding import EmbeddingModel
 
@@ -118,6 +118,10 @@ class SqliteEngine:
         self._check_open()
         asked = time.monotonic()
         return await asyncio.to_thread(self._scrub, asked)
+
+    async def sweep(self, tables: Sequence[str]) -> Scrubbed:
+        self._check_open()
+        return await asyncio.to_thread(sweep, self.path, vfs=self._vfs)
 
     def _scrub(self, asked: float) -> Scrubbed:
         with self._scrubbing:

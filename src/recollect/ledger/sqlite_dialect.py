@@ -24,6 +24,7 @@ class SqliteDialect:
         "by_row": "NOT INDEXED",
         # There is one writer at a time, so nobody is in the way.
         "pass_over": "",
+        "hold_row": "",
         "stranger": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'",
         "table_exists": "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = :name",
     }

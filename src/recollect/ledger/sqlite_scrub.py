@@ -19,6 +19,8 @@ from recollect.ledger.sqlite_file import connect
 # For how long we wait for readers to let go of the log, and for how long writers wait for us each time we try.
 PATIENCE_S = 15.0
 _TRY_S = 0.25
+# The same for what nobody waits to have done.
+SWEEP_S = 2.0
 # Writing a file anew keeps writers waiting; at this size, for about as long as they are willing to.
 MAX_BYTES = 4 << 30
 
@@ -26,22 +28,42 @@ MAX_BYTES = 4 << 30
 def scrub(path: Path, *, vfs: str | None = None) -> Scrubbed:
     """Write the file anew and empty its log; says what could not be done."""
     notes = []
+    too_large = ""
     try:
         connection = connect(path, vfs=vfs)
         try:
-            notes += _rewrite(connection, path)
-            notes += _empty_log(connection, path)
+            if connection.pragma("page_count") * connection.pragma("page_size") > MAX_BYTES:
+                too_large = (
+                    f"{path} is too large to be written anew while it is used; run VACUUM on it when it is not"
+                )
+            else:
+                notes += _rewrite(connection, path)
+            notes += _empty_log(connection, path, PATIENCE_S)
         finally:
             connection.close()
     except (apsw.Error, RecollectError, OSError) as error:
         notes.append(f"{path} could not be looked after: {error}")
+    return Scrubbed(
+        not notes and not too_large, "; ".join(filter(None, [too_large, *notes])), bool(too_large) and not notes
+    )
+
+
+def sweep(path: Path, *, vfs: str | None = None) -> Scrubbed:
+    """Empty the log of a file in which deleted rows were overwritten where they stood; says if that failed."""
+    try:
+        connection = connect(path, vfs=vfs)
+        try:
+            # Most of it goes without a lock; what is left then takes a moment.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            notes = _empty_log(connection, path, SWEEP_S)
+        finally:
+            connection.close()
+    except (apsw.Error, RecollectError, OSError) as error:
+        notes = [f"{path} could not be looked after: {error}"]
     return Scrubbed(not notes, "; ".join(notes))
 
 
 def _rewrite(connection: apsw.Connection, path: Path) -> list[str]:
-    size = connection.pragma("page_count") * connection.pragma("page_size")
-    if size > MAX_BYTES:
-        return [f"{path} is too large to be written anew while it is used; run VACUUM on it when it is not"]
     try:
         connection.execute("VACUUM")
     except apsw.FullError:
@@ -51,9 +73,9 @@ def _rewrite(connection: apsw.Connection, path: Path) -> list[str]:
     return []
 
 
-def _empty_log(connection: apsw.Connection, path: Path) -> list[str]:
+def _empty_log(connection: apsw.Connection, path: Path, patience_s: float) -> list[str]:
     """Cut the log to nothing, which takes a moment in which nobody reads from it."""
-    give_up = time.monotonic() + PATIENCE_S
+    give_up = time.monotonic() + patience_s
     while True:
         # While we wait for readers, writers wait for us: many short tries instead of one long.
         connection.set_busy_timeout(int(_TRY_S * 1000))
@@ -64,5 +86,5 @@ def _empty_log(connection: apsw.Connection, path: Path) -> list[str]:
         if not busy:
             return []
         if time.monotonic() > give_up:
-            return [f"someone kept reading {path}: its log still holds what was erased, until a purge empties it"]
+            return [f"someone kept reading {path}: its log still holds what was erased, until it is tried again"]
         time.sleep(random.uniform(0.01, 0.1))

@@ -118,8 +118,9 @@ class Job:
 class JobStats:
     """How much work there is, of one user or of all.
 
-    The age is that of the job that has been due for longest and is not done. `failures_in_a_row` is how often work
-    failed since it last went well: the user's own count, or the highest that any user has.
+    `due` are those of the waiting that could be done now. The age is that of the job that has been due for longest
+    and is not done, of those that someone waits for: a priority below 0 is no hurry. `failures_in_a_row` is how often
+    work failed since it last went well, if it failed lately: the user's own count, or the highest that any user has.
     """
 
     waiting: int = 0
@@ -127,6 +128,7 @@ class JobStats:
     dead: int = 0
     oldest_due_age_s: float = 0.0
     failures_in_a_row: int = 0
+    due: int = 0
 
 
 @dataclass(frozen=True, slots=True)

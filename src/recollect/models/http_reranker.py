@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
-from recollect.models.openai_wire import OpenAIWire, what_is_wrong
+from recollect.models.openai_wire import OpenAIWire
+from recollect.models.unreadable import what_is_wrong
 
 Shape: TypeAlias = Literal["documents", "texts"]
 

@@ -10,7 +10,8 @@ from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.message import text_of
 from recollect.model.text import mended_text
 from recollect.models.chat import Answer, ChatMessage, Form
-from recollect.models.openai_wire import OpenAIWire, what_is_wrong
+from recollect.models.openai_wire import OpenAIWire
+from recollect.models.unreadable import what_is_wrong
 
 # Ten times what the longest answers of today's models take, thinking included.
 MAX_ANSWER_BYTES = 4 << 20

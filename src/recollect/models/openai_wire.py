@@ -13,15 +13,13 @@ from typing import Any
 import httpx
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
+from recollect.models.refusals import told_of
 
 TRIES = 3
 FIRST_PAUSE_S = 0.25
 
 # A server that asks for more patience than this is reported as unavailable: the caller knows better whether to wait.
 MAX_PAUSE_S = 10.0
-
-# Much of a server's error text is noise, and all of it ends up in logs.
-MAX_DETAIL_CHARACTERS = 200
 
 RETRYABLE_STATUSES = frozenset({408, 429, 500, 502, 503, 504, 529})
 
@@ -73,14 +71,18 @@ class OpenAIWire:
         deadline = asyncio.get_running_loop().time() + limit_s
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._post(sent, deadline)
+                answer = await self._post(sent, deadline)
         except TimeoutError as error:
             raise ModelUnavailable(f"{self.shown_url} did not answer in {limit_s:g} s") from error
+        if not 200 <= answer.status < 300:
+            raise self._refusal(answer, body)
+        return answer.body
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _post(self, sent: bytes, deadline: float) -> bytes:
+    async def _post(self, sent: bytes, deadline: float) -> _Answer:
+        """The first good answer, or the last bad one."""
         clock = asyncio.get_running_loop().time
         for tries_left in range(TRIES - 1, -1, -1):
             pause_s = random.uniform(0.5, 1.0) * FIRST_PAUSE_S * 2 ** (TRIES - 1 - tries_left)
@@ -91,11 +93,11 @@ class OpenAIWire:
                     raise ModelUnavailable(f"{self.shown_url} cannot be reached: {error}") from error
             else:
                 if 200 <= answer.status < 300:
-                    return answer.body
+                    return answer
                 pause_s = max(pause_s, answer.retry_after_s)
                 may_help = answer.status in RETRYABLE_STATUSES and pause_s <= MAX_PAUSE_S
                 if not may_help or not tries_left or clock() + pause_s >= deadline:
-                    raise self._refusal(answer)
+                    return answer
             await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
@@ -108,8 +110,8 @@ class OpenAIWire:
                     raise BrokenAnswer(f"{self.shown_url} answered more than {self._max_answer_bytes:,} bytes")
             return _Answer(response.status_code, bytes(body), _retry_after_s(response))
 
-    def _refusal(self, answer: _Answer) -> InvalidInput | ModelUnavailable:
-        """What an answer that is not a success means to the caller, without the key."""
+    def _refusal(self, answer: _Answer, sent: Mapping[str, Any]) -> InvalidInput | ModelUnavailable:
+        """What an answer that is not a success means to the caller, without the key and without what was sent."""
         status = answer.status
         said = f"{self.shown_url} answered {status}"
         if status in (401, 403):
@@ -117,11 +119,7 @@ class OpenAIWire:
             return InvalidSettings(f"{said}: the API key was refused")
         if 300 <= status < 400:
             return ModelUnavailable(f"{said}: redirects are not followed; set the base URL to where it leads")
-        text = answer.body.decode("utf-8", "replace")
-        if self._api_key:
-            # Before it is cut, lest a part of the key stay at the end.
-            text = text.replace(self._api_key, "***")
-        detail = " ".join(text[: MAX_DETAIL_CHARACTERS * 2].split())[:MAX_DETAIL_CHARACTERS]
+        detail = told_of(answer.body, sent, secret=self._api_key)
         ending = f": {detail}" if detail else ""
         if status == 404:
             model = f" and the model {self._model}" if self._model else ""
@@ -129,15 +127,6 @@ class OpenAIWire:
         if 400 <= status < 500 and status not in RETRYABLE_STATUSES:
             return InvalidInput(f"{said}{ending}")
         return ModelUnavailable(f"{said}{ending}")
-
-
-def what_is_wrong(error: Exception) -> str:
-    """Why an answer could not be read, in words; what this package says itself stays as it says it."""
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
-        return "it is not JSON"
-    told = str(error)
-    # Python's own words speak of the code that read the answer, not of the answer.
-    return told if type(error) is ValueError and told else "it is JSON of another shape"
 
 
 def _endpoint(base_url: str, path: str) -> httpx.URL:

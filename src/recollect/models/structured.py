@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
 from recollect.models.chat import Answer, AnsweringChat, Chat, ChatMessage, Form
 from recollect.models.loose_json import Read, json_values
-from recollect.models.openai_wire import what_is_wrong
+from recollect.models.unreadable import what_is_wrong
 
 T = TypeVar("T")
 

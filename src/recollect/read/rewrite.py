@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from recollect.errors import ModelUnavailable
 from recollect.model.message import role_of, text_of
 from recollect.prompts import prompt
+from recollect.prompts.data import new_fence
 from recollect.read.context_terms import context_terms
 from recollect.read.known_again import is_recalled, strip_recalled
 from recollect.read.vague import is_vague, picks_one
@@ -154,7 +154,7 @@ def _prompt_for(mode: Mode, cheap: Rewritten, before: Sequence[_Said], *, questi
 
 async def _ask(chat: Chat, name: str, question: str, before: Sequence[_Said], timeout_s: float) -> str:
     # A fresh secret each time, and one line of JSON a message: nothing that was said can end the fence.
-    fence = f"=== {secrets.token_hex(16)} ==="
+    fence = new_fence()
     lines = [_line(role, text) for role, text in before[-LLM_MESSAGES:]]
     text = prompt(name).fill(fence=fence, conversation="\n".join(lines), question=_line("user", question))
     answer = await chat.complete(

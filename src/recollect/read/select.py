@@ -57,18 +57,24 @@ def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32], choice
 
 def _apart(candidates: Sequence[Candidate], per_source: int) -> list[int]:
     """Without what says the same words again, and without too many that stem from one turn."""
-    said: set[str] = set()
+    said: dict[str, int] = {}
     sources: Counter[str] = Counter()
-    kept = []
+    kept: list[int] = []
     for at, each in enumerate(candidates):
         words = " ".join(each.record.content.casefold().split())
         turns = _turns(each)
         if words in said:
+            # What was learned is worth more than the turn that says it in the same words.
+            first = candidates[said[words]]
+            if first.record.category is Category.TURN and each.record.category is not Category.TURN:
+                kept[kept.index(said[words])] = at
+                said[words] = at
+                first, each = each, first
             each.fate = "it says what another hit says"
         elif any(sources[turn] >= per_source for turn in turns):
             each.fate = f"there are {per_source} hits of the same turn already"
         else:
-            said.add(words)
+            said[words] = at
             sources.update(turns)
             kept.append(at)
     return kept

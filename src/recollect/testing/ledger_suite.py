@@ -22,7 +22,7 @@ pytest.register_assert_rewrite(
         f"recollect.testing.suite_{theme}"
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
-            "vectors", "traits", "turns", "upkeep", "jobs", "job_lists", "turn_taking", "effects", "usage",
+            "vectors", "traits", "turns", "upkeep", "jobs", "job_lists", "turn_taking", "chores", "effects", "usage",
             "erase", "erase_again",
         )
     )
@@ -31,6 +31,7 @@ pytest.register_assert_rewrite(
 from recollect.ledger.protocol import Ledger
 from recollect.testing.suite_as_of import AsOfSuite
 from recollect.testing.suite_changes import ChangeSuite
+from recollect.testing.suite_chores import ChoreSuite
 from recollect.testing.suite_effects import EffectSuite
 from recollect.testing.suite_erase import EraseSuite
 from recollect.testing.suite_erase_again import EraseAgainSuite
@@ -73,6 +74,7 @@ class LedgerSuite(
     JobSuite,
     JobListSuite,
     TurnTakingSuite,
+    ChoreSuite,
     EffectSuite,
     UsageSuite,
     EraseSuite,

@@ -11,7 +11,7 @@ import pytest
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Supersede
-from recollect.model.effect import Finish, Note, Spent
+from recollect.model.effect import Effect, Finish, Note, Spent
 from recollect.model.erase import Erase, Erasure, Target, read_erasure, user_digest
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.scope import Level, Scope
@@ -40,7 +40,44 @@ class EraseAgainSuite:
             await ledger.apply(ANN, [Add(memory("a secret", evidence=(said,)))], by=BY, effects=[finish])
         assert await listed(ledger, ANN) == set()
         (again,) = await ledger.lease(worker="w", limit=1, lease_s=60)
-        assert again.id == finish.job_id
+        # That it was begun in vain does not count as a try.
+        assert (again.id, again.tries) == (finish.job_id, 1)
+
+    async def test_who_was_erased_does_not_come_back_by_what_was_under_way(self, ledger: Ledger) -> None:
+        await at_work(ledger)
+        await ledger.tend([(ANN, NewJob(kind=JobKind.UPKEEP, payload={"chore": "expire"}))])
+        await ledger.erase(ANN, Erase(Target.USER), by=BY)
+        spent = Spent(user="ann", step="extract", model="m", tokens_in=7, at=now())
+        await ledger.apply(ANN, [], by=BY, effects=[spent])
+        job = NewJob(kind=JobKind.CLOSE, key="late")
+        for scope in (ANN, MONDAY):
+            assert await ledger.enqueue(scope, [job], known_only=True) == ()
+            assert await ledger.tend([(scope, job)]) == 0
+        assert (await ledger.users(), await ledger.usage(), await ledger.tended()) == ([], [], [])
+        assert (await ledger.jobs(), await ledger.conversations()) == ([], [])
+        assert (await ledger.stats())["users"] == 0
+
+    @pytest.mark.parametrize("target", [Target.SESSION, Target.PROJECT])
+    async def test_a_session_that_was_erased_does_not_come_back_by_its_jobs(
+        self, ledger: Ledger, target: Target
+    ) -> None:
+        await at_work(ledger)
+        await say(ledger, Scope("ann", "q", "monday"), "hello")
+        reflect = NewJob(kind=JobKind.REFLECT, key="reflect:p", payload={"chore": "reflect"})
+        await ledger.tend([(Scope("ann", "p"), reflect)])
+        scope = MONDAY if target is Target.SESSION else Scope("ann", "p")
+        await ledger.erase(scope, Erase(target), by=BY)
+        close = NewJob(kind=JobKind.CLOSE, key="late")
+        assert await ledger.enqueue(scope, [close], known_only=True) == ()
+        assert await ledger.tend([(MONDAY, close), (scope, reflect)]) == 0
+        # One that was made all the same ends without bringing it back.
+        await ledger.enqueue(MONDAY, [NewJob(kind=JobKind.CLOSE, key="later", priority=5)])
+        (job,) = await ledger.lease(worker="w", limit=1, lease_s=60)
+        ended: list[Effect] = [Note(MONDAY, {"closed_at": now()}), Finish(job.id, job.lease or "")]
+        await ledger.apply(MONDAY, [], by=BY, effects=ended)
+        assert [each.scope.project for each in await ledger.conversations()] == ["q"]
+        if target is Target.PROJECT:
+            assert [dict(each.chores) for each in await ledger.tended()] == [{}]
 
     @pytest.mark.parametrize("target", [Target.SESSION, Target.PROJECT, Target.USER])
     async def test_the_jobs_of_what_is_erased_go_with_it(self, ledger: Ledger, target: Target) -> None:
@@ -79,6 +116,7 @@ class EraseAgainSuite:
 
     async def test_usage_goes_when_the_user_does_and_only_then(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
+        await say(ledger, Scope("bob", "", "s"), "hello")
         for user in ("ann", "bob"):
             await ledger.apply(
                 Scope(user), [], by=BY, effects=[Spent(user=user, step="extract", model="m", tokens_in=7, at=now())]

@@ -198,6 +198,21 @@ class JobSuite:
         assert (again.id, again.tries, again.error) == (leased.id, 2, "no answer")
         assert again.lease != leased.lease
 
+    async def test_a_job_that_is_given_back_was_never_begun(self, ledger: Ledger) -> None:
+        await put(ledger, new())
+        for _ in range(3):
+            (leased,) = await take(ledger)
+            back = await ledger.release(leased)
+            assert (back.state, back.tries, back.worker, back.lease) == (JobState.WAITING, 0, None, None)
+            assert back.due_at <= now()
+        assert (await ledger.job_stats("ann")).failures_in_a_row == 0
+        with pytest.raises(Conflict):
+            await ledger.release(leased)
+        (again,) = await take(ledger)
+        await ledger.fail(again, error="x", retry_at=now())
+        (again,) = await take(ledger)
+        assert ((await ledger.release(again)).tries, (await ledger.job_stats("ann")).failures_in_a_row) == (1, 1)
+
     async def test_a_dead_job_stays_until_it_is_replayed(self, ledger: Ledger) -> None:
         await put(ledger, new())
         (leased,) = await take(ledger)

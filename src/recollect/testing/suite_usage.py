@@ -14,12 +14,14 @@ from recollect.model.effect import Spent
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import SpentToday, Usage
-from recollect.testing.suite_samples import BY, NOON, ODD_TEXTS
+from recollect.testing.suite_samples import BY, NOON, ODD_TEXTS, add, memory
 
 DAY = date(2026, 3, 15)
 
 
 async def spend(ledger: Ledger, user: str = "ann", *, at: datetime = NOON, **fields: Any) -> None:
+    if user not in await ledger.users():
+        await add(ledger, memory(scope=Scope(user)))
     usual: dict[str, Any] = {"step": "extract", "model": "small", "calls": 1, "tokens_in": 100, "tokens_out": 10}
     await ledger.apply(Scope(user), [], by=BY, effects=[Spent(user=user, at=at, **usual | fields)])
 
@@ -71,6 +73,8 @@ class UsageSuite:
         assert await ledger.spent_today("ann") == SpentToday(tokens=220, calls=2)
 
     async def test_those_who_spend_at_once_lose_nothing(self, ledger: Ledger) -> None:
+        for user in ("ann", "bob"):
+            await add(ledger, memory(scope=Scope(user)))
         await asyncio.gather(*(spend(ledger, user) for user in ("ann", "bob") for _ in range(25)))
         assert [(each.user, each.calls) for each in await ledger.usage(by=["user"])] == [("ann", 25), ("bob", 25)]
 

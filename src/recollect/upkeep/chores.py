@@ -7,6 +7,7 @@ from datetime import datetime
 
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
+from recollect.model.job import Job, NewJob
 from recollect.model.scope import Scope
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
@@ -29,6 +30,13 @@ class Housekeeping:
     timetable: Timetable = field(default_factory=Timetable)
     forget_days: float = 30.0
     timeout_s: float | None = None
+
+
+def again(job: Job, report: Report) -> NewJob | None:
+    """The job that goes on where a run left off; None if nothing is left, or the run got nowhere."""
+    if not report.more or not report.steps:
+        return None
+    return NewJob(kind=job.kind, key=job.key, payload=job.payload, priority=job.priority)
 
 
 async def do(

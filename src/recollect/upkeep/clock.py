@@ -4,6 +4,8 @@ A machine whose clock leaps ahead finds every memory old and every date past. Re
 expired, and shows it again once the clock is right; upkeep would make it lasting. So what is older than `SETTLED` is
 only given up if life was seen in the `LEAP` before: a memory of the user that was made, changed or recalled then, or
 a session of anyone. Where nothing was, either the clock has leapt or nobody was here; a person can say which.
+
+What concerns the store as a whole is given up once time has gone on for `SETTLED` without a gap of a `LEAP`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from recollect.model.scope import Scope
 SETTLED = timedelta(days=30)
 # Longer than this nobody is silent, as far as we believe.
 LEAP = timedelta(days=90)
+# When the time was last looked at, and since when it is doubted.
+_SEEN = "clock seen"
+_LEAPT = "clock leapt"
 _TIMES = ("created_at", "updated_at", "last_accessed_at")
 
 
@@ -48,3 +53,18 @@ async def leapt(scope: Scope, at: datetime, *, ledger: Ledger) -> str:
         f"nothing is known from {since:%Y-%m-%d} to {until:%Y-%m-%d}: the clock may have leapt ahead; "
         "if it is right, force this run"
     )
+
+
+async def doubted(at: datetime, *, ledger: Ledger) -> str:
+    """Why a time is not to be believed where the whole store is concerned; empty if it is. Notes that it was seen."""
+    known = await ledger.moments()
+    seen, since = known.get(_SEEN, known.get("written")), known.get(_LEAPT)
+    if seen is not None and at - seen > LEAP:
+        since = at
+    elif since is not None and not since <= at < since + SETTLED:
+        # It went on for long enough, or was put back.
+        since = None
+    await ledger.note_moments({_SEEN: at, _LEAPT: since})
+    if since is None:
+        return ""
+    return f"the clock may have leapt ahead on {since:%Y-%m-%d}; it is believed from {since + SETTLED:%Y-%m-%d} on"

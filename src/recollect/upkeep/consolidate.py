@@ -7,7 +7,6 @@ and only if that lost and made up nothing. The old ones are superseded, not remo
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +21,7 @@ from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
+from recollect.prompts.data import new_fence
 from recollect.upkeep.clusters import Candidate, Likings, Repeated, candidates, related, repeated
 from recollect.upkeep.merged import Merge, joined_evidence, merged_record, read_merge
 from recollect.upkeep.report import Bill, Chore, Report, Step, spent_by
@@ -184,7 +184,7 @@ class _Work:
             for at, each in enumerate(cluster)
         ]
         # A fresh secret each time, and one line of JSON a statement: nothing that was said can end the fence.
-        fence = f"=== {secrets.token_hex(16)} ==="
+        fence = new_fence()
         said = prompt("consolidate")
         answer = await ask_json(
             chat,

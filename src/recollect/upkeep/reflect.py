@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,6 +21,7 @@ from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
+from recollect.prompts.data import new_fence
 from recollect.upkeep.insights import SCHEMA, Insight, Known, insights_of
 from recollect.upkeep.report import Chore, Report, Step, spent_by
 from recollect.upkeep.review import PROPOSED_BY
@@ -156,7 +156,7 @@ async def _ask(
 ) -> tuple[Structured[tuple[Insight, ...]], str]:
     known = [each for each in before if each.status is Status.ACTIVE][:_MOST_KNOWN_SHOWN]
     # A fresh secret each time, and one line of JSON a memory: nothing that was said can end the fence.
-    fence = f"=== {secrets.token_hex(16)} ==="
+    fence = new_fence()
     said = prompt("reflect")
     text = said.fill(
         fence=fence,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from recollect.errors import Conflict, InvalidInput, NotFound
+from recollect.ledger.jobs import UPKEEP
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import By, Forget
 from recollect.model.effect import Effect
@@ -15,7 +16,7 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 
-WHO = "upkeep"
+WHO = UPKEEP
 MOST = 500
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _CHUNK = 200

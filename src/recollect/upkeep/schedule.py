@@ -1,19 +1,19 @@
 """What is due when: chores by the hour and by the night, and sessions that have ended by themselves.
 
-Pure: whoever keeps the time asks `due` now and then and queues what it says. Asking twice, or from several servers,
-does no harm, for a job that is waiting already is joined.
+Pure: whoever keeps the time asks `due` and `ended` now and then and queues what they say. Asking twice, or from
+several servers, does no harm, for a job that is waiting already is joined.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from recollect.errors import InvalidInput
-from recollect.model.job import Job, JobKind, JobState, NewJob
+from recollect.ledger.jobs import Begun, Tended
+from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
 from recollect.upkeep.report import Chore
@@ -61,68 +61,51 @@ class Due:
     job: NewJob
 
 
-def due(
-    conversations: Sequence[Conversation],
-    last_runs: Mapping[str, Mapping[Chore, datetime]],
-    *,
-    now: datetime,
-    timetable: Timetable,
-) -> tuple[Due, ...]:
-    """What is to be done now for the users named in `last_runs` and those of the conversations.
-
-    A user who never had a chore done has an empty mapping, or none. Conversations are those in which something was
-    said lately; the open ones in which nothing was said for long enough are closed.
-    """
-    heard: dict[str, datetime] = {}
-    for each in conversations:
-        if each.last_turn_at is not None:
-            user = each.scope.user
-            heard[user] = max(heard.get(user, each.last_turn_at), each.last_turn_at)
-    found = [*_ended(conversations, now, timetable)]
-    for user in sorted({*last_runs, *heard}):
-        last = last_runs.get(user, {})
-        at = now + timedelta(seconds=_own_moment(user) * timetable.spread_s)
+def due(users: Sequence[Tended], *, now: datetime, timetable: Timetable) -> tuple[Due, ...]:
+    """Which chores are to be done now for these users."""
+    found: list[Due] = []
+    for user in users:
+        at = now + timedelta(seconds=_own_moment(user.user) * timetable.spread_s)
         for chore in Chore:
-            if chore in timetable.chores and _is_due(chore, last.get(chore), heard.get(user), now, timetable):
-                found += _jobs(chore, user, conversations, last.get(chore), at)
+            for scope in _scopes(chore, user) if chore in timetable.chores else ():
+                last = user.chores.get((scope.project, str(chore)))
+                if _is_due(chore, last, user.heard_at, now, timetable):
+                    found.append(Due(scope, _job(chore, scope, _started(last, now), at)))
     return tuple(found)
 
 
-def last_runs(jobs: Iterable[Job], *, now: datetime) -> dict[str, dict[Chore, datetime]]:
-    """When each chore was last done for each user, by the jobs that were; what lies ahead of now never was."""
-    found: dict[str, dict[Chore, datetime]] = defaultdict(dict)
-    for job in jobs:
-        chore = _chore_of(job)
-        if chore is not None and job.state is JobState.DONE and job.updated_at <= now:
-            own = found[job.scope.user]
-            own[chore] = max(own.get(chore, job.updated_at), job.updated_at)
-    return dict(found)
-
-
-def _chore_of(job: Job) -> Chore | None:
-    for chore, kind in _KINDS.items():
-        if job.kind is kind:
-            return chore
-    told = job.payload.get("chore") if job.kind is JobKind.UPKEEP else None
-    return Chore(told) if told in tuple(Chore) else None
-
-
-def _ended(conversations: Sequence[Conversation], now: datetime, timetable: Timetable) -> Iterable[Due]:
-    if not timetable.idle_s:
-        return
+def ended(conversations: Sequence[Conversation], *, now: datetime, timetable: Timetable) -> tuple[Due, ...]:
+    """The ends of open sessions in which nothing was said for long enough."""
     idle = now - timedelta(seconds=timetable.idle_s)
-    for each in conversations:
-        if each.closed_at is None and each.last_turn_at is not None and each.last_turn_at <= idle:
-            yield Due(each.scope, closing(each.scope))
+    return tuple(
+        Due(each.scope, closing(each.scope))
+        for each in conversations
+        if timetable.idle_s and each.closed_at is None and each.last_turn_at is not None and each.last_turn_at <= idle
+    )
 
 
-def _is_due(chore: Chore, last: datetime | None, heard: datetime | None, now: datetime, timetable: Timetable) -> bool:
-    if last is None or last > now:
-        # After a clock was put back, what was done in a future that never came is no reason to wait.
-        return chore in HOURLY or heard is not None
-    if chore in HOURLY:
-        return now - last >= timedelta(seconds=timetable.every_s)
-    return last < _night(now, timetable.night_hour) and heard is not None and heard > last
+def _scopes(chore: Chore, user: Tended) -> list[Scope]:
+    scopes = [Scope(user.user)]
+    if chore is Chore.REFLECT:
+        # An insight must not carry what one project knows into another: each is thought about by itself.
+        scopes += [Scope(user.user, project) for project in user.projects if project]
+    return scopes
+
+
+def _is_due(chore: Chore, last: Begun | None, heard: datetime | None, now: datetime, timetable: Timetable) -> bool:
+    if last is not None and last.queued_at <= now:
+        if chore in HOURLY:
+            return now - last.queued_at >= timedelta(seconds=timetable.every_s)
+        if last.queued_at >= _night(now, timetable.night_hour):
+            return False
+    # After a clock was put back, what was done in a future that never came is no reason to wait.
+    started = _started(last, now)
+    return chore in HOURLY or (heard is not None and (started is None or heard > started))
+
+
+def _started(last: Begun | None, now: datetime) -> datetime | None:
+    """When the last run that went well had begun; what lies ahead of now never was."""
+    return None if last is None or last.started_at is None or last.started_at > now else last.started_at
 
 
 def _night(now: datetime, hour: int) -> datetime:
@@ -131,18 +114,14 @@ def _night(now: datetime, hour: int) -> datetime:
     return begun if begun <= now else begun - timedelta(days=1)
 
 
-def _jobs(
-    chore: Chore, user: str, conversations: Sequence[Conversation], last: datetime | None, at: datetime
-) -> Iterable[Due]:
-    payload = {"chore": str(chore), "after": None if last is None else last.isoformat()}
-    scopes = {Scope(user)}
-    if chore is Chore.REFLECT:
-        # An insight must not carry what one project knows into another: each is thought about by itself.
-        scopes |= {Scope(user, each.scope.project) for each in conversations if each.scope.user == user}
-    for scope in sorted(scopes, key=lambda each: each.project):
-        key = f"{chore}:{scope.project}" if scope.project else str(chore)
-        kind = _KINDS.get(chore, JobKind.UPKEEP)
-        yield Due(scope, NewJob(kind=kind, key=key, payload=payload, priority=_PRIORITY[chore], due_at=at))
+def _job(chore: Chore, scope: Scope, after: datetime | None, at: datetime) -> NewJob:
+    return NewJob(
+        kind=_KINDS.get(chore, JobKind.UPKEEP),
+        key=f"{chore}:{scope.project}" if scope.project else str(chore),
+        payload={"chore": str(chore), "after": None if after is None else after.isoformat()},
+        priority=_PRIORITY[chore],
+        due_at=at,
+    )
 
 
 def _own_moment(user: str) -> float:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from recollect.errors import RecollectError
 from recollect.ledger.protocol import Ledger
-from recollect.model.job import JobState
 from recollect.model.times import now
+from recollect.model.turn import Conversation
 from recollect.upkeep.chores import Housekeeping
-from recollect.upkeep.schedule import due, last_runs
+from recollect.upkeep.clock import doubted
+from recollect.upkeep.schedule import Due, due, ended
 
 _log = logging.getLogger("recollect")
 _EVERY_S = 60.0
 _KEPT_JOBS = timedelta(days=7)
-_MOST = 1000
+_KEPT_REPLIES = timedelta(days=7)
+# A page is read at once, a batch written in one transaction, so that nobody else waits for long; what more than the
+# pages of one look there is, the next one goes on with.
+_PAGE = 200
+_PAGES = 5
+_BATCH = 100
+# What was noted to be done, in the ledger, so that several of us do it once.
+_CLEARED, _CLEAR_EVERY = "cleared", timedelta(days=1)
+_FINISHED, _FINISH_EVERY = "erasures finished", timedelta(hours=1)
 
 
 class Timekeeper:
@@ -28,43 +38,100 @@ class Timekeeper:
         self._house = house
         self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
+        # How far the last look came.
+        self._last_user = ""
+        self._last_idle: Conversation | None = None
 
     def start(self) -> None:
-        """Begin to look at the clock."""
-        if self._task is None or self._task.done():
+        """Begin to look at the clock, at once and then again and again."""
+        if not self._runs_here():
             self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
         """Stop looking."""
-        if self._task is not None:
+        # One of an event loop that has ended is not to be waited for.
+        if self._task is not None and self._runs_here():
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-            self._task = None
+        self._task = None
+
+    def _runs_here(self) -> bool:
+        task = self._task
+        return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
     async def tick(self) -> int:
-        """Queue what is due now; gives how many jobs that are."""
+        """Queue what is due now, and clear away what is; gives how many jobs were queued."""
         moment = now()
-        table = self._house.timetable
-        lately = await self._ledger.conversations(order="newest", limit=_MOST)
-        idle = await self._ledger.conversations(
-            open=True, idle_before=moment - timedelta(seconds=table.idle_s), limit=_MOST
-        )
-        done = await self._ledger.jobs(states=[JobState.DONE], limit=_MOST)
-        conversations = list({each.scope: each for each in (*lately, *idle)}.values())
-        queued = due(conversations, last_runs(done, now=moment), now=moment, timetable=table)
-        for each in queued:
-            await self._ledger.enqueue(each.scope, [each.job])
+        queued = await self._end_sessions(moment)
+        queued += await self._give_out_chores(moment)
+        await self._finish_erasures(moment)
+        await self._clear_away(moment)
+        return queued
+
+    async def _end_sessions(self, moment: datetime) -> int:
+        table, queued = self._house.timetable, 0
+        if not table.idle_s:
+            return 0
+        before = moment - timedelta(seconds=table.idle_s)
+        for _ in range(_PAGES):
+            page = await self._ledger.conversations(open=True, idle_before=before, limit=_PAGE, after=self._last_idle)
+            queued += await self._queue(ended(page, now=moment, timetable=table))
+            self._last_idle = page[-1] if len(page) == _PAGE else None
+            if self._last_idle is None:
+                break
+        return queued
+
+    async def _give_out_chores(self, moment: datetime) -> int:
+        table, queued = self._house.timetable, 0
+        if not table.chores:
+            return 0
+        for _ in range(_PAGES):
+            page = await self._ledger.tended(after=self._last_user, limit=_PAGE)
+            queued += await self._queue(due(page, now=moment, timetable=table))
+            self._last_user = page[-1].user if len(page) == _PAGE else ""
+            if not self._last_user:
+                break
+        return queued
+
+    async def _queue(self, found: Sequence[Due]) -> int:
+        queued = 0
+        for start in range(0, len(found), _BATCH):
+            batch = found[start : start + _BATCH]
+            queued += await self._ledger.tend([(each.scope, each.job) for each in batch])
+        return queued
+
+    async def _finish_erasures(self, moment: datetime) -> None:
+        if await self._is_time(_FINISHED, moment, _FINISH_EVERY):
+            done = await self._ledger.finish_erasures()
+            if not done.reached:
+                _log.warning("bytes of what was erased are left: %s", done.note)
+
+    async def _clear_away(self, moment: datetime) -> None:
+        if not await self._is_time(_CLEARED, moment, _CLEAR_EVERY):
+            return
+        if reason := await doubted(moment, ledger=self._ledger):
+            _log.warning("nothing old is cleared away: %s", reason)
+            return
         await self._ledger.prune_jobs(moment - _KEPT_JOBS)
+        await self._ledger.prune_replies(moment - _KEPT_REPLIES)
         await self._ledger.purge(moment - timedelta(days=self._house.forget_days))
-        return len(queued)
+
+    async def _is_time(self, name: str, moment: datetime, every: timedelta) -> bool:
+        """Whether something was not done for so long; notes that it is done now."""
+        last = (await self._ledger.moments()).get(name)
+        # What was done in a future that never came is no reason to wait.
+        if last is not None and last <= moment < last + every:
+            return False
+        await self._ledger.note_moments({name: moment})
+        return True
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(self._every_s)
             try:
                 await self.tick()
             except RecollectError as error:
                 _log.warning("upkeep waits: %s", error)
             except Exception:
                 _log.exception("upkeep failed")
+            await asyncio.sleep(self._every_s)

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 from recollect.errors import Conflict, RecollectError
@@ -55,32 +55,50 @@ class Worker:
         self._at_once = at_once
         self._poll_s = poll_s
         self.patience = patience or Patience()
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._settle()
+        self.done = 0
+        self.failed = 0
+
+    def _settle(self) -> None:
+        """Begin anew, with nothing under way: what waits in asyncio belongs to the event loop it first waited in."""
         self._under_way: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()
         self._news = asyncio.Event()
         self._end = asyncio.Event()
         self._stopping = False
-        self.done = 0
-        self.failed = 0
+
+    def _come_home(self) -> None:
+        """See to it that all we wait with is of the running loop; of one that has ended nothing can be waited for."""
+        here = asyncio.get_running_loop()
+        if self._home is not here:
+            if self._home is not None:
+                # What was under way there was given back, or its lease runs out.
+                self._settle()
+            self._home = here
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes jobs by itself."""
-        return self._loop is not None and not self._loop.done()
+        """Whether it takes jobs by itself, in this event loop."""
+        return self._loop is not None and not self._loop.done() and self._home is asyncio.get_running_loop()
 
     def start(self) -> None:
         """Begin to take jobs, until it is stopped."""
+        self._come_home()
         if not self.is_running:
             self._stopping = False
             self._loop = asyncio.create_task(self._take_for_ever())
+            self._loop.add_done_callback(_tell_of_end)
 
     def nudge(self) -> None:
         """There may be something to do; looks at once instead of at the next poll."""
+        self._come_home()
         self._news.set()
 
     async def stop(self, *, grace_s: float = 30.0) -> None:
         """Take no more jobs, and give those under way some time; what does not end is done by another, later."""
+        self._come_home()
         self._stopping = True
         self._news.set()
         if self._loop is not None:
@@ -95,6 +113,7 @@ class Worker:
 
     async def work_off(self, *, most: int | None = None) -> int:
         """Do what is due now and what comes of it, and return when nothing is left; gives how many jobs were done."""
+        self._come_home()
         begun, done = 0, self.done
         while most is None or begun < most:
             begun += await self._take()
@@ -148,7 +167,8 @@ class Worker:
             self.done += 1
         except asyncio.CancelledError:
             # Given back at once, so that whoever works next need not wait for the lease to run out.
-            await self._write_down(job, "the worker was stopped before it was done", retry_at=now())
+            # It does not count as a try: who is often stopped would use all of them up.
+            await self._written_down(self._ledger.release(job))
             raise
         except RecollectError as error:
             await self._give_up(job, str(error))
@@ -161,6 +181,7 @@ class Worker:
 
     async def next_end(self, *, within_s: float) -> None:
         """Wait until some job here has come to an end, at most so long."""
+        self._come_home()
         self._end.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._end.wait(), within_s)
@@ -185,15 +206,20 @@ class Worker:
             "job %s (%s) failed at try %d%s: %s",
             job.id, job.kind, job.tries, "" if again else " and is given up", error,
         )  # fmt: skip
-        await self._write_down(job, error, retry_at=retry_at)
+        await self._written_down(self._ledger.fail(job, error=error, retry_at=retry_at))
 
-    async def _write_down(self, job: Job, error: str, *, retry_at: datetime | None) -> None:
+    async def _written_down(self, told: Awaitable[Job]) -> None:
         """Say how a try ended, if that is still ours to say and the ledger can be reached."""
         try:
-            await self._ledger.fail(job, error=error, retry_at=retry_at)
+            await told
         except Conflict:
             # Cancelled, erased, or taken over by another: how it ends is no longer ours to say.
             pass
         except RecollectError as trouble:
             # Its lease runs out, and whoever works then takes it over.
             _log.warning("that could not be written down: %s", trouble)
+
+
+def _tell_of_end(loop: asyncio.Task[None]) -> None:
+    if not loop.cancelled() and (error := loop.exception()) is not None:
+        _log.error("no more jobs are taken here until it is started again", exc_info=error)

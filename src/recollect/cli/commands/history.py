@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +15,13 @@ from recollect.cli.numbers import WholeNumber
 from recollect.cli.records import ID, short_time
 from recollect.cli.table import Column, Row, print_table
 from recollect.cli.terminal import dim, print_json, say
+from recollect.errors import NotFound
 from recollect.model.change import Entry
 
+if TYPE_CHECKING:
+    from recollect.sync import Memory
+
+_SHOWN_CHARS = 100
 _CHANGE = Column("CHANGE", style="bold", right=True)
 _WHEN = Column("WHEN", style="dim")
 _WHAT = Column("WHAT")
@@ -41,6 +48,7 @@ def history(given: Given, memory_id: str | None, limit: int, before: int | None)
     """
     with given.open() as memory:
         entries = memory.history(memory_id, user_id=given.user_id, limit=limit, before=before)
+        texts = {} if given.json or memory_id else _texts(memory, entries, given.user_id)
     if given.json:
         print_json({"results": [entry.to_dict() for entry in entries]})
         return
@@ -48,12 +56,24 @@ def history(given: Given, memory_id: str | None, limit: int, before: int | None)
         say(f"Nothing has happened to the memories of user {given.user_id}", " before that." if before else " yet.")
         return
     rows = [
-        Row((str(entry.id), short_time(entry.at), entry.verb, entry.by.who, entry.memory_id), notes=_details(entry))
+        Row(
+            (str(entry.id), short_time(entry.at), entry.verb, entry.by.who, entry.memory_id),
+            notes=[*texts.get(entry.memory_id, ()), *_details(entry)],
+        )
         for entry in entries
     ]
     print_table([_CHANGE, _WHEN, _WHAT, _WHO, ID], rows)
     if len(entries) == limit and entries[-1].id > 1:
         say(dim(f"There may be more; go on with --before {entries[-1].id}"), err=True)
+
+
+def _texts(memory: Memory, entries: Sequence[Entry], user: str) -> dict[str, list[str]]:
+    """What each memory says now; those that were erased say nothing."""
+    texts: dict[str, list[str]] = {}
+    for id in {entry.memory_id for entry in entries}:
+        with suppress(NotFound):
+            texts[id] = [memory.get(id, user_id=user).content[:_SHOWN_CHARS]]
+    return texts
 
 
 def _details(entry: Entry) -> list[str]:

@@ -8,10 +8,21 @@ from dataclasses import dataclass
 
 from recollect.errors import IdempotencyReuse
 from recollect.ledger.fields import to_plain
-from recollect.ledger.plan import Known, Plan, Revert, check_owner, check_unerased, fingerprint_of, plan, takers
+from recollect.ledger.plan import (
+    Known,
+    Plan,
+    Revert,
+    check_owner,
+    check_unerased,
+    fingerprint_of,
+    is_bill_only,
+    plan,
+    takers,
+)
 from recollect.ledger.protocol import Revision
 from recollect.ledger.sql.effects import take_effect
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
+from recollect.ledger.sql.jobs import is_known
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.records import INSERT, SELECTED, UPDATE, from_row, to_row
 from recollect.ledger.sql.terms import length_of, words_of
@@ -91,6 +102,9 @@ async def apply(
     """Make all of the changes and their effects, or raise and leave none."""
     check_owner(scope, changes)
     check_effects(scope, effects)
+    if is_bill_only(changes, effects) and not await is_known(tx, Scope(scope.user)):
+        # Whoever was erased while a model was asked for them is not kept for what that cost.
+        return Applied(by.batch or new_id(), ())
     owner = await lock_user(tx, scope.user)
     if once is not None and (done := await _done_before(tx, scope, once)):
         return done

@@ -67,11 +67,13 @@ async def conversations(
         tests.append(f"closed_at IS {'' if open else 'NOT '}NULL")
     if idle_before is not None:
         params["idle"] = to_micros(idle_before)
-        tests.append("last_turn_at < :idle")
+        tests.append(f"last_turn_at IS NOT NULL AND {_PLACE[0]} < :idle")
     if after is not None:
         last = 0 if after.last_turn_at is None else to_micros(after.last_turn_at)
         params |= {"at": last, "after": after.scope.user, "p": after.scope.project, "s": after.scope.session}
-        tests.append(f"({', '.join(_PLACE)}) {'>' if order == 'oldest' else '<'} (:at, :after, :p, :s)")
+        sign = ">" if order == "oldest" else "<"
+        # The first says nothing that the second does not, but an index can be entered by it.
+        tests += [f"{_PLACE[0]} {sign}= :at", f"({', '.join(_PLACE)}) {sign} (:at, :after, :p, :s)"]
     ordered = ", ".join(part if order == "oldest" else f"{part} DESC" for part in _PLACE)
     rows = await tx.rows(
         f"SELECT {_COLUMNS}, user_id, project_id, session_id FROM conversations WHERE {' AND '.join(tests)} "
@@ -81,9 +83,12 @@ async def conversations(
     return [_from_row(Scope(*row[6:]), row) for row in rows]
 
 
-async def note(tx: Tx, note: Note) -> None:
-    """Give fields of a conversation new values; its user must be held."""
-    found = await conversation(tx, note.scope)
+async def note(tx: Tx, note: Note, *, known_only: bool = False) -> None:
+    """Give fields of a conversation new values, only one that there is if so asked; its user must be held."""
+    row = await one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(note.scope))
+    if row is None and known_only:
+        return
+    found = Conversation(scope=note.scope) if row is None else _from_row(note.scope, row)
     if note.expected_version is not None and found.version != note.expected_version:
         raise Conflict(
             f"the conversation is at version {found.version}, not {note.expected_version}: read it again and retry"

@@ -16,12 +16,14 @@ from recollect.model.scope import Scope
 
 async def take_effect(tx: Tx, scope: Scope, effects: Sequence[Effect]) -> None:
     """Bring them about in order; whoever calls holds the user."""
+    # A job can outlive the session it was made for, which must not come back by it.
+    from_job = any(isinstance(effect, Finish) for effect in effects)
     for effect in effects:
         match effect:
             case Finish():
                 await finish(tx, scope.user, effect.job_id, effect.lease, result=effect.result)
             case Note():
-                await note(tx, effect)
+                await note(tx, effect, known_only=from_job)
             case Queue():
                 await put_job(tx, await hold(tx, scope.user), effect.scope, effect.job)
             case Spent():

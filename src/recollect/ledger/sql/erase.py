@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict
@@ -23,6 +23,8 @@ from recollect.model.times import from_micros, now, to_micros
 
 # Where something of what is erased can have stood.
 TABLES = ("terms", *beside.OF_USER, "users")
+# For how long it is tried again to reach what an erasure did not; its receipt has said what is left then.
+_PATIENCE = timedelta(days=7)
 # How many users a purge looks at in one transaction.
 _USERS = 20
 
@@ -37,14 +39,14 @@ class Erased:
     remade: tuple[Remade, ...] = ()
     stays: tuple[str, ...] = ()
 
-    def receipt(self, scope: Scope, what: Erase, cleared: Cleared) -> Receipt:
+    def receipt(self, scope: Scope, what: Erase, *cleared: Cleared) -> Receipt:
         """The receipt, with what became of the bytes."""
         return Receipt(
             id=self.id,
             at=self.at,
             scope=scope,
             what=what,
-            stores=(cleared,),
+            stores=cleared,
             remade=self.remade,
             stays=self.stays,
         )
@@ -94,7 +96,7 @@ async def _erase_some(tx: Tx, writer: Writer, owner: Owner, links: dict[str, Lin
     await _note(tx, part.scope, part.target, erased, ids=(*part.ids, *others))
     if owner.is_new:
         # Whoever had nothing is not kept for having asked.
-        for table in ("job_users", "users"):
+        for table in ("chores", "job_users", "users"):
             await tx.run(f"DELETE FROM {table} WHERE user_id = :user", {"user": owner.name})
     return erased
 
@@ -223,7 +225,7 @@ async def _note(
 
 
 async def finished(tx: Tx, at: datetime) -> None:
-    """Note that of what was erased until then no bytes are left."""
+    """Note that of what was erased until then no bytes are left, or none that we can reach."""
     await tx.run(
         "UPDATE erasures SET finished_at = :now WHERE finished_at IS NULL AND requested_at <= :at",
         {"now": to_micros(now()), "at": to_micros(at)},
@@ -231,8 +233,11 @@ async def finished(tx: Tx, at: datetime) -> None:
 
 
 async def has_unfinished(tx: Tx) -> bool:
-    """Whether an erasure was broken off, or kept from its end by someone who was reading."""
-    return bool(await tx.rows("SELECT 1 FROM erasures WHERE finished_at IS NULL LIMIT 1", {}))
+    """Whether an erasure was broken off, or kept from its end by someone who was reading, and not too long ago."""
+    since = {"since": to_micros(now() - _PATIENCE)}
+    return bool(
+        await tx.rows("SELECT 1 FROM erasures WHERE finished_at IS NULL AND requested_at > :since LIMIT 1", since)
+    )
 
 
 async def erasures(tx: Tx, since: datetime | None) -> list[Erasure]:

@@ -21,6 +21,7 @@ OF_USER: Mapping[str, str] = {
     "conversations": "conversations",
     "job_users": "",
     "job_queues": "",
+    "chores": "",
     "jobs": "jobs",
     "responses": "responses",
     "idempotency": "replies",
@@ -51,6 +52,8 @@ async def drop_sessions(tx: Tx, scope: Scope, *, whole_project: bool, counts: di
     test, params = _inside(scope, whole_project=whole_project)
     await delete(tx, "turns", test, params)
     counts["conversations"] = await delete(tx, "conversations", test, params)
+    if whole_project:
+        await delete(tx, "chores", test, params)
 
 
 async def drop_jobs(tx: Tx, scope: Scope, *, whole_project: bool, counts: dict[str, int]) -> None:
@@ -67,7 +70,7 @@ async def void_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
     """
     holder = await hold(tx, user)
     await tx.run(
-        f"UPDATE jobs SET state = 'waiting', due_at = :now, next_at = :now, {UNLEASED} "
+        f"UPDATE jobs SET state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED} "
         "WHERE user_id = :user AND state = 'running'",
         {"user": user, "now": to_micros(now())},
     )

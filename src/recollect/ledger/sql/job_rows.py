@@ -94,10 +94,15 @@ async def _advance_queue(tx: Tx, holder: Holder, priority: int, due: int) -> Non
     )
 
 
+def slot_of(kind: JobKind, key: str) -> str:
+    """What stands for kind and key."""
+    return blake2s(f"{kind}\0{key}".encode(), digest_size=16).hexdigest()
+
+
 async def put_job(tx: Tx, holder: Holder, scope: Scope, new: NewJob) -> Job:
     """Make a job, or have it join one that waits."""
     at = now()
-    slot = blake2s(f"{new.kind}\0{new.key}".encode(), digest_size=16).hexdigest()
+    slot = slot_of(new.kind, new.key)
     row = await one(
         tx,
         f"SELECT {COLUMNS} FROM jobs WHERE user_id = :user AND state = 'waiting' AND slot = :slot "

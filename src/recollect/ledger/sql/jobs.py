@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import NotFound
+from recollect.ledger.jobs import LATELY
 from recollect.ledger.sql.job_rows import COLUMNS, UNLEASED, hold, job_from_row, put_job, set_queue
 from recollect.ledger.sql.tx import Tx, one
 from recollect.model.job import Job, JobState, JobStats, NewJob
@@ -18,12 +19,30 @@ from recollect.model.times import now, to_micros
 PRUNED_AT_ONCE = 1000
 
 
-async def enqueue(tx: Tx, scope: Scope, jobs: Sequence[NewJob]) -> tuple[Job, ...]:
+async def enqueue(tx: Tx, scope: Scope, jobs: Sequence[NewJob], *, known_only: bool = False) -> tuple[Job, ...]:
     """Make jobs, each of which may join one that waits."""
-    if not jobs:
+    if not jobs or (known_only and not await is_known(tx, scope)):
         return ()
     holder = await hold(tx, scope.user)
     return tuple([await put_job(tx, holder, scope, job) for job in jobs])
+
+
+async def is_known(tx: Tx, scope: Scope) -> bool:
+    """Whether there is such a user, and such a session or project of theirs; nobody can erase the user meanwhile."""
+    if not await tx.rows(
+        f"SELECT 1 FROM users WHERE user_id = :user {tx.dialect.words['hold_row']}", {"user": scope.user}
+    ):
+        return False
+    tests, params = ["user_id = :user"], {"user": scope.user}
+    if scope.project or scope.session:
+        tests.append("project_id = :project")
+        params["project"] = scope.project
+    if scope.session:
+        tests.append("session_id = :session")
+        params["session"] = scope.session
+    return len(tests) == 1 or bool(
+        await tx.rows(f"SELECT 1 FROM conversations WHERE {' AND '.join(tests)} LIMIT 1", params)
+    )
 
 
 async def job(tx: Tx, user: str, id: str) -> Job:
@@ -92,14 +111,16 @@ async def _move(tx: Tx, user: str, ids: Sequence[str], which: str, changes: str)
 
 async def job_stats(tx: Tx, user: str | None) -> JobStats:
     """Counted over indexes: what is done is not looked at."""
-    at = to_micros(now())
-    params: dict[str, Any] = {} if user is None else {"user": user}
-    mine = "" if user is None else "user_id = :user AND "
-    failing = "WHERE failures > 0" if user is None else "WHERE user_id = :user"
+    at = now()
+    params: dict[str, Any] = {"now": to_micros(at), "lately": to_micros(at - LATELY)}
+    mine = ""
+    if user is not None:
+        mine, params["user"] = "user_id = :user AND ", user
     rows = await tx.rows(
         f"SELECT state, count(*) FROM jobs WHERE {mine}state IN ('waiting', 'running', 'dead') GROUP BY state "
-        f"UNION ALL SELECT 'oldest', min(next_at) FROM jobs WHERE {mine}next_at IS NOT NULL "
-        f"UNION ALL SELECT 'failures', max(failures) FROM job_users {failing}",
+        f"UNION ALL SELECT 'due', count(*) FROM jobs WHERE {mine}next_at IS NOT NULL AND next_at <= :now "
+        f"UNION ALL SELECT 'oldest', min(next_at) FROM jobs WHERE {mine}next_at IS NOT NULL AND priority >= 0 "
+        f"UNION ALL SELECT 'failures', max(failures) FROM job_users WHERE {mine}failures > 0 AND failed_at > :lately",
         params,
     )
     counts = {name: number for name, number in rows if number is not None}
@@ -107,8 +128,9 @@ async def job_stats(tx: Tx, user: str | None) -> JobStats:
         waiting=counts.get("waiting", 0),
         running=counts.get("running", 0),
         dead=counts.get("dead", 0),
-        oldest_due_age_s=max(at - counts.get("oldest", at), 0) / 1e6,
+        oldest_due_age_s=max(params["now"] - counts.get("oldest", params["now"]), 0) / 1e6,
         failures_in_a_row=counts.get("failures", 0),
+        due=counts.get("due", 0),
     )
 
 
@@ -124,5 +146,15 @@ async def prune(tx: Tx, before: datetime) -> int:
             "before": to_micros(before),
             "limit": PRUNED_AT_ONCE,
         },
+    )
+    return len(rows)
+
+
+async def prune_replies(tx: Tx, before: datetime) -> int:
+    """Forget some of what requests with a key came to before a time; gives how many."""
+    rows = await tx.rows(
+        'DELETE FROM idempotency WHERE (user_id, "key") IN (SELECT user_id, "key" FROM idempotency '
+        "WHERE created_at < :before ORDER BY created_at LIMIT :limit) RETURNING 1",
+        {"before": to_micros(before), "limit": PRUNED_AT_ONCE},
     )
     return len(rows)

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict
+from recollect.ledger.jobs import LATELY
+from recollect.ledger.sql.chore_rows import note_started
 from recollect.ledger.sql.job_rows import COLUMNS, UNLEASED, Holder, hold, job_from_row, set_queue
 from recollect.ledger.sql.tx import Tx, one
 from recollect.model.ids import new_id
@@ -125,7 +127,20 @@ async def finish(tx: Tx, user: str, id: str, lease: str | None, *, result: Mappi
     job = await _settle(tx, user, id, lease, done, result=kept)
     await tx.run("UPDATE job_users SET busy_until = 0, failures = 0 WHERE user_id = :user", {"user": user})
     await set_queue(tx, holder, job.priority)
+    # Of a user's jobs one runs at a time: when they were last served, this one began.
+    await note_started(tx, job, holder.served_at)
     return job
+
+
+async def release(tx: Tx, job: Job) -> Job:
+    """A job is given back, as if it had not been begun."""
+    user = job.scope.user
+    holder = await hold(tx, user)
+    back = f"state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED}"
+    after = await _settle(tx, user, job.id, job.lease, back)
+    await tx.run("UPDATE job_users SET busy_until = 0 WHERE user_id = :user", {"user": user})
+    await set_queue(tx, holder, after.priority)
+    return after
 
 
 async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Job:
@@ -138,7 +153,12 @@ async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Jo
         failed, params = "state = 'waiting', due_at = :due, next_at = :due", {"due": to_micros(retry_at)}
     failed += f", error = :error, {UNLEASED}"
     after = await _settle(tx, user, job.id, job.lease, failed, error=told_error(error), **params)
-    await tx.run("UPDATE job_users SET busy_until = 0, failures = failures + 1 WHERE user_id = :user", {"user": user})
+    # A row begins anew if the last failure was long ago.
+    await tx.run(
+        "UPDATE job_users SET busy_until = 0, failed_at = :now, "
+        "failures = CASE WHEN failed_at > :lately THEN failures ELSE 0 END + 1 WHERE user_id = :user",
+        {"user": user, "now": to_micros(now()), "lately": to_micros(now() - LATELY)},
+    )
     await set_queue(tx, holder, after.priority)
     return after
 

@@ -199,9 +199,15 @@ class SqlLedger(SqlJobs):
         # A few users at a time, so that nobody who writes waits for long.
         while found := await self._engine.write(lambda tx: erase_sql.purge(tx, self._writer, before)):
             counts = {kind: counts.get(kind, 0) + number for kind, number in found.items()}
-        if not counts and not await self._engine.read(erase_sql.has_unfinished, quick=True):
+        if not counts:
             return Cleared("ledger", counts)
-        return await self._scrubbed(counts, now())
+        done = await self._engine.sweep(erase_sql.TABLES)
+        return Cleared("ledger", counts, done.reached, done.note)
+
+    async def finish_erasures(self) -> Cleared:
+        if not await self._engine.read(erase_sql.has_unfinished, quick=True):
+            return Cleared("ledger")
+        return await self._scrubbed({}, now())
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
         return await self._engine.read(lambda tx: erase_sql.erasures(tx, since))
@@ -219,11 +225,12 @@ class SqlLedger(SqlJobs):
     async def _told(self, scope: Scope, what: Erase, erased: erase_sql.Erased) -> Receipt:
         """The receipt of an erasure that was committed, once its bytes are gone as well."""
         self._lengths.drop(scope.user)
-        return erased.receipt(scope, what, await self._scrubbed(erased.counts, now()))
+        words = Cleared("word lists", {"words": self._postings.drop(scope.user)})
+        return erased.receipt(scope, what, await self._scrubbed(erased.counts, now()), words)
 
     async def _scrubbed(self, counts: Mapping[str, int], at: datetime) -> Cleared:
         done = await self._engine.scrub(erase_sql.TABLES)
-        if done.reached:
+        if done.reached or done.is_final:
             await self._engine.write(lambda tx: erase_sql.finished(tx, at))
         return Cleared("ledger", counts, done.reached, done.note)
 

@@ -70,11 +70,12 @@ class PostingCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._users: OrderedDict[str, _Held] = OrderedDict()
+        self._drops = 0
         self._lock = threading.Lock()
 
     async def get(self, tx: Tx, engine: Engine, asked: Asked) -> list[Postings]:
         """For each term the rows that say it, rising, and how often, as this transaction sees them."""
-        held, terms = self._taken(asked.user), asked.terms
+        (held, drops), terms = self._taken(asked.user), asked.terms
         if held is None or not await _continued(tx, held, asked):
             held = _Held(asked.revision, asked.last_row)
         unknown = [term for term in terms if term not in held.words]
@@ -83,18 +84,29 @@ class PostingCache:
             for term, postings in zip(unknown, read, strict=True):
                 held.keep(term, postings)
         found = [held.of(term) for term in terms]
-        self._put_back(asked.user, held)
+        self._put_back(asked.user, held, drops)
         return found
 
-    def _taken(self, user: str) -> _Held | None:
+    def drop(self, user: str) -> int:
+        """Let go of a user of whom something was erased; gives how many words were held."""
+        with self._lock:
+            self._drops += 1
+            held = self._users.pop(user, None)
+            self._bytes -= held.size if held else 0
+            return len(held.words) if held else 0
+
+    def _taken(self, user: str) -> tuple[_Held | None, int]:
         """Whoever works on what is held has it alone; another reader of the same user begins anew meanwhile."""
         with self._lock:
             held = self._users.pop(user, None)
             self._bytes -= held.size if held else 0
-            return held
+            return held, self._drops
 
-    def _put_back(self, user: str, held: _Held) -> None:
+    def _put_back(self, user: str, held: _Held, drops: int) -> None:
         with self._lock:
+            if drops != self._drops:
+                # Someone was erased while we read; who that was is not worth remembering.
+                return
             if user in self._users:
                 self._bytes -= self._users.pop(user).size
             self._users[user] = held

@@ -100,10 +100,14 @@ class Terms(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """Whether bytes of deleted rows are gone; the note says where they may still be."""
+    """Whether bytes of deleted rows are gone; the note says where they may still be.
+
+    What is final does not get better by trying again.
+    """
 
     reached: bool
     note: str = ""
+    is_final: bool = False
 
 
 Body: TypeAlias = Callable[[Tx], Awaitable[T]]
@@ -136,7 +140,11 @@ class Engine(Protocol):
         ...
 
     async def scrub(self, tables: Sequence[str]) -> Scrubbed:
-        """Leave no bytes of what was deleted from tables, as far as that is ours to do."""
+        """Leave no bytes of what was deleted from tables, as far as that is ours to do; can keep writers waiting."""
+        ...
+
+    async def sweep(self, tables: Sequence[str]) -> Scrubbed:
+        """The same as far as it keeps nobody waiting: nothing is written anew."""
         ...
 
     async def check(self) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from recollect.ledger.jobs import Tended
+from recollect.ledger.sql import chores as chore_sql
 from recollect.ledger.sql import conversations as conversation_sql
 from recollect.ledger.sql import jobs as job_sql
 from recollect.ledger.sql import leases
 from recollect.ledger.sql import usage as usage_sql
-from recollect.ledger.sql.tx import Engine
+from recollect.ledger.sql.tx import Engine, Tx
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
 from recollect.model.query import checked_limit
 from recollect.model.scope import Scope
@@ -23,8 +25,20 @@ class SqlJobs:
 
     _engine: Engine
 
-    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob]) -> tuple[Job, ...]:
-        return await self._engine.write(lambda tx: job_sql.enqueue(tx, scope, jobs))
+    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, known_only: bool = False) -> tuple[Job, ...]:
+        return await self._engine.write(lambda tx: job_sql.enqueue(tx, scope, jobs, known_only=known_only))
+
+    async def tended(self, *, after: str = "", limit: int = 100) -> list[Tended]:
+        return await self._engine.read(lambda tx: chore_sql.tended(tx, after=after, limit=limit))
+
+    async def tend(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
+        return await self._engine.write(lambda tx: chore_sql.tend(tx, due)) if due else 0
+
+    async def moments(self) -> Mapping[str, datetime]:
+        return await self._engine.read(chore_sql.moments, quick=True)
+
+    async def note_moments(self, moments: Mapping[str, datetime | None]) -> None:
+        await self._engine.write(lambda tx: chore_sql.note_moments(tx, moments))
 
     async def lease(
         self, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
@@ -48,6 +62,9 @@ class SqlJobs:
     async def fail(self, job: Job, *, error: str, retry_at: datetime | None) -> Job:
         return await self._engine.write(lambda tx: leases.fail(tx, job, error=error, retry_at=retry_at))
 
+    async def release(self, job: Job) -> Job:
+        return await self._engine.write(lambda tx: leases.release(tx, job))
+
     async def job(self, user: str, id: str) -> Job:
         return await self._engine.read(lambda tx: job_sql.job(tx, user, id), quick=True)
 
@@ -66,10 +83,16 @@ class SqlJobs:
         return await self._engine.read(lambda tx: job_sql.job_stats(tx, user), quick=user is not None)
 
     async def prune_jobs(self, before: datetime) -> int:
-        pruned = some = await self._engine.write(lambda tx: job_sql.prune(tx, before))
+        return await self._pruned(job_sql.prune, before)
+
+    async def prune_replies(self, before: datetime) -> int:
+        return await self._pruned(job_sql.prune_replies, before)
+
+    async def _pruned(self, some_of: Callable[[Tx, datetime], Coroutine[Any, Any, int]], before: datetime) -> int:
+        pruned = some = await self._engine.write(lambda tx: some_of(tx, before))
         # A few at a time, so that nobody who writes waits for long.
         while some == job_sql.PRUNED_AT_ONCE:
-            some = await self._engine.write(lambda tx: job_sql.prune(tx, before))
+            some = await self._engine.write(lambda tx: some_of(tx, before))
             pruned += some
         return pruned
 

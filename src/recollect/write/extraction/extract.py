@@ -19,8 +19,9 @@ from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat
 from recollect.models.structured import Structured, ask_json
 from recollect.write.extraction.answer import SCHEMA, Claim, claims_of
-from recollect.write.extraction.ground import Said, is_near, is_supported, made_up, scripts_of
-from recollect.write.extraction.prompt import MAX_KNOWN, Style, question, style_of
+from recollect.write.extraction.ground import Said, is_near, is_supported, made_up, rests_on, scripts_of
+from recollect.write.extraction.prompt import Question, Style, question, style_of
+from recollect.write.screening.trust import words_of_user
 
 # What an assistant says of a user, and what was translated out of their script, is never sure.
 MAX_DOUBTFUL_CONFIDENCE = 0.6
@@ -60,20 +61,19 @@ async def extract(
     *,
     chat: Chat,
     context: Sequence[Turn] = (),
-    known: Sequence[str] = (),
     mode: str = "chat",
     now: datetime,
     limits: Limits,
 ) -> Extracted:
     """What `turns` say that is worth remembering; a BrokenAnswer if the model gives nothing that can be used.
 
-    `context` are turns that were learned from before, `known` statements that are remembered already: both only help
-    to understand. Dates are worked out from the days of the turns; `now` bounds how far ahead one is believed.
+    `context` are turns that were learned from before and only help to understand. Dates are worked out from the days
+    of the turns; `now` bounds how far ahead one is believed.
     """
     style = style_of(mode)
     if not turns:
         return Extracted(model=chat.model)
-    asked = question(turns, context=context, known=known, mode=mode)
+    asked = question(turns, context=context, mode=mode)
     answer: Structured[tuple[Claim, ...]] = await ask_json(
         chat,
         [{"role": "user", "content": asked.text}],
@@ -82,7 +82,7 @@ async def extract(
         timeout_s=limits.timeout_s,
         check=claims_of,
     )
-    judge = _Judge(asked.turns, Said.of([*asked.context, *asked.turns], known[:MAX_KNOWN]), style, limits, now)
+    judge = _Judge(asked, turns, style, limits, now)
     # Hundreds of claims take a while: others need not wait for it.
     learned = await asyncio.to_thread(judge.weigh_all, answer.value)
     reasons = [f"of the turn {id} only the beginning and the end were read" for id in asked.shortened]
@@ -101,16 +101,18 @@ async def extract(
 
 
 class _Judge:
-    """Holds claims against what was said."""
+    """Holds claims against what was said; `whole` are the turns that the model was shown, before they were cut."""
 
-    def __init__(self, turns: Sequence[Turn], shown: Said, style: Style, limits: Limits, now: datetime) -> None:
+    def __init__(self, asked: Question, whole: Sequence[Turn], style: Style, limits: Limits, now: datetime) -> None:
         self.dropped: list[str] = []
-        self._turns = turns
-        self._shown = shown
+        self._turns = asked.turns
+        self._whole = whole
+        self._shown = Said.of([*asked.context, *asked.turns])
         self._style = style
         self._limits = limits
         self._now = now
         self._said: dict[tuple[int, ...], Said] = {}
+        self._own: dict[tuple[int, ...], Said] = {}
         self._seen: set[str] = set()
 
     def weigh_all(self, claims: Sequence[Claim]) -> list[Learned]:
@@ -127,9 +129,14 @@ class _Judge:
             return None
         self._seen.add(text_hash(claim.content))
         cited = [self._turns[each] for each in at]
-        own = self._what_is_said_in([each for each in at if self._turns[each].role is Role.USER])
-        # Whoever only says yes has not said it themselves.
-        users = not claim.by_assistant and is_supported(claim.content, cited=own, shown=self._shown)
+        own, quoted = self._users_words(at)
+        # Whoever only says yes has not said it themselves, nor has who only quotes it.
+        users = (
+            not claim.by_assistant
+            and is_supported(claim.content, cited=own, shown=self._shown)
+            and not rests_on(claim.content, quoted, rather_than=own)
+        )
+        changes = users and not rests_on(claim.content, quoted, rather_than=own, every_word=True)
         sure = users and bool(scripts_of(claim.content) & self._shown.scripts)
         instructs = claim.category is Category.INSTRUCTION or claim.type is MemoryType.PROCEDURAL
         key, value = self._keyed(claim)
@@ -145,8 +152,8 @@ class _Judge:
             trust=Trust.HIGH if users else Trust.LOW,
             evidence=tuple(turn.id for turn in cited),
             # Only the user can take back what the user said.
-            correction=users and claim.change == "correction",
-            retraction=users and claim.change == "ended",
+            correction=changes and claim.change == "correction",
+            retraction=changes and claim.change == "ended",
             review=UNSURE_INSTRUCTION if instructs and not users else "",
             source=SOURCE,
         )
@@ -205,6 +212,16 @@ class _Judge:
         if tuple(at) not in self._said:
             self._said[tuple(at)] = Said.of([self._turns[each] for each in at])
         return self._said[tuple(at)]
+
+    def _users_words(self, at: Sequence[int]) -> tuple[Said, Said]:
+        """What the user says in these turns in words of their own, and what they say in all, quotations included."""
+        users = tuple(each for each in at if self._turns[each].role is Role.USER)
+        if users not in self._own:
+            # A turn that was cut may lack the line that begins what is quoted.
+            turns = [self._whole[each] for each in users]
+            texts = [words_of_user(turns), *(turn.name or "" for turn in turns)]
+            self._own[users] = Said(texts, [turn.said_at.date() for turn in turns])
+        return self._own[users], self._what_is_said_in(users)
 
     def _keyed(self, claim: Claim) -> tuple[str | None, str | None]:
         """Key and value of a profile fact whose value was said."""

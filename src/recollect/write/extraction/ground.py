@@ -106,9 +106,23 @@ def made_up(content: str, *, when: date | None, cited: Said, shown: Said) -> str
         return ""
     if name := _unsaid_name(content, shown):
         return f"nobody said {name}"
+    if _denies_what_was_said(content, cited):
+        return "the turns it cites say the opposite"
     return (
         "" if is_supported(content, cited=cited, shown=shown) else "none of its words was said in the turns it cites"
     )
+
+
+def _denies_what_was_said(content: str, cited: Said) -> bool:
+    """Whether it says no in the very words in which the turns say nothing of the kind."""
+    if not _denies(content) or _denies(cited.text):
+        return False
+    telling = set(terms_of(content)) - words().generic - {term for word in words().denies for term in terms_of(word)}
+    return bool(telling) and all(cited.has_term(term) for term in telling)
+
+
+def _denies(text: str) -> bool:
+    return "n't" in text.replace("\u2019", "'") or not words().denies.isdisjoint(plain_words(text))
 
 
 def is_supported(content: str, *, cited: Said, shown: Said) -> bool:
@@ -121,6 +135,12 @@ def is_supported(content: str, *, cited: Said, shown: Said) -> bool:
     if any(all(cited.has_name(run, word) for word in run) for run in names_of(content)):
         return True
     return any(cited.has_term(term) for term in terms) and any(shown.has_term(term) for term in telling)
+
+
+def rests_on(content: str, quoted: Said, *, rather_than: Said, every_word: bool = False) -> bool:
+    """Whether a word that matters, or `every_word` there is, was said in the one and not in the other."""
+    terms = set(terms_of(content)) - (frozenset() if every_word else words().generic)
+    return any(quoted.has_term(term) and not rather_than.has_term(term) for term in terms)
 
 
 def is_near(day: date, said: Said) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +13,9 @@ from recollect.errors import InvalidInput
 from recollect.model.memory import Category
 from recollect.model.turn import Turn
 from recollect.prompts import prompt
+from recollect.prompts.data import chars_each, json_line, new_fence, shortened
 
-# What small models with a context of 8,192 tokens can read, the answer included.
-MAX_TALK_CHARS = 16_000
-# However many turns there are, so much of each is shown.
-LEAST_TURN_CHARS = 200
 MAX_CONTEXT_CHARS = 600
-MAX_KNOWN = 20
-MAX_KNOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,36 +54,24 @@ def style_of(mode: str) -> Style:
     return styles()[mode]
 
 
-def question(turns: Sequence[Turn], *, context: Sequence[Turn], known: Sequence[str], mode: str) -> Question:
+def question(turns: Sequence[Turn], *, context: Sequence[Turn], mode: str) -> Question:
     """The prompt, the same from one call to the next up to the talk itself, so that providers can cache it."""
     style = style_of(mode)
-    share = max(LEAST_TURN_CHARS, MAX_TALK_CHARS // max(1, len(turns)))
-    lines = [
-        json.dumps({"known": _shortened(each, MAX_KNOWN_CHARS)}, ensure_ascii=False) for each in known[:MAX_KNOWN]
-    ]
-    before = tuple(replace(turn, content=_shortened(turn.content, MAX_CONTEXT_CHARS)) for turn in context)
-    shown = tuple(replace(turn, content=_shortened(turn.content, share)) for turn in turns)
-    lines += [_line("before", True, turn) for turn in before]
+    share = chars_each(len(turns))
+    before = tuple(replace(turn, content=shortened(turn.content, MAX_CONTEXT_CHARS)) for turn in context)
+    shown = tuple(replace(turn, content=shortened(turn.content, share)) for turn in turns)
+    lines = [_line("before", True, turn) for turn in before]
     lines += [_line("turn", number, turn) for number, turn in enumerate(shown, 1)]
-    # A fresh secret each time, and one line of JSON a turn: nothing that was said can end the fence.
-    fence = f"=== {secrets.token_hex(16)} ==="
     extract = prompt("extract")
-    text = extract.fill(style=style.text, fence=fence, conversation="\n".join(lines))
+    # One line of JSON a turn: nothing that was said can end the fence.
+    text = extract.fill(style=style.text, fence=new_fence(), conversation="\n".join(lines))
     digest = blake2b(f"{extract.digest} {style.text}".encode(), digest_size=8).hexdigest()
-    shortened = tuple(turn.id for turn in turns if len(turn.content) > share)
-    return Question(text, digest, shown, before, shortened)
+    cut = tuple(turn.id for turn in turns if len(turn.content) > share)
+    return Question(text, digest, shown, before, cut)
 
 
 def _line(mark: str, number: int | bool, turn: Turn) -> str:
     line: dict[str, object] = {mark: number, "day": f"{turn.said_at:%Y-%m-%d %A}", "who": str(turn.role)}
     if turn.name:
         line["name"] = turn.name
-    return json.dumps({**line, "said": turn.content}, ensure_ascii=False)
-
-
-def _shortened(text: str, chars: int) -> str:
-    """The beginning and the end of a long text: what matters is rarely in the middle."""
-    if len(text) <= chars:
-        return text
-    half = chars // 2
-    return f"{text[:half]} […] {text[-half:]}"
+    return json_line({**line, "said": turn.content})

@@ -30,6 +30,7 @@ class Words:
     """What of languages is data; see words.toml."""
 
     generic: frozenset[str]
+    denies: frozenset[str]
     scales: dict[str, int]
     units: dict[str, int]
     hundreds: frozenset[str]
@@ -52,6 +53,7 @@ def words() -> Words:
         hundreds.update(hundred)
     return Words(
         generic=frozenset(term for word in read["generic"].split() for term in terms_of(word)),
+        denies=frozenset(read["denies"].split()),
         scales=read["scales"],
         units=units,
         hundreds=frozenset(hundreds),

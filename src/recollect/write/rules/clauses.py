@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recollect.write.rules.pack import Pack
 from recollect.write.rules.sentences import ELIDED, Sentence
@@ -18,7 +18,8 @@ _MOST_OPENINGS = 6
 class Clause:
     """One statement of a sentence: as it was said, and as the rules read it.
 
-    `plain` has no contractions and none of the words that lead in; what these say of it are the flags.
+    `plain` has no contractions and none of the words that lead in; what these say of it are the flags. It `changes`
+    something if it says what is so now; it is `alone` if the sentence has no other.
     """
 
     said: str
@@ -26,6 +27,8 @@ class Clause:
     corrects: bool = False
     hedged: bool = False
     kept: bool = False
+    changes: bool = False
+    alone: bool = False
 
 
 def clauses(sentence: Sentence, pack: Pack) -> list[Clause]:
@@ -37,18 +40,21 @@ def clauses(sentence: Sentence, pack: Pack) -> list[Clause]:
         return []
     if _may(sentence, "jokes", pack) and pack.patterns["jokes"].search(text):
         return []
+    if _may(sentence, "undone", pack) and pack.patterns["undone"].search(text):
+        return []
     parts = list(_parts(text, pack))
+    alone = len(parts) == 1
     if sentence.asks:
         # The question is what stands last: "I live in Rome, can you find me a gym?"
         parts = parts[:-1]
     found: list[Clause] = []
     reports = _may(sentence, "reports", pack)
     for part in parts:
-        if reports and pack.patterns["reports"].search(part):
+        if reports and pack.patterns["reports"].search(part) and not pack.takes_back.match(part):
             # What follows is somebody else's words or thoughts.
             break
         if ELIDED not in part and not pack.patterns["asks"].match(part):
-            found.append(_clause(part, sentence, pack))
+            found.append(replace(_clause(part, sentence, pack), alone=alone))
     return found
 
 
@@ -62,6 +68,9 @@ def _parts(text: str, pack: Pack) -> Iterator[str]:
     start, subject = 0, ""
     for cut in pack.patterns["joins"].finditer(text):
         if cut.lastgroup != "shared" and leads_in(text[start : cut.start()], pack):
+            continue
+        if pack.patterns["but_is"].match(text, cut.end()) and pack.patterns["isnt"].search(text, start, cut.start()):
+            # "It is not the third, it is the fourth" says one thing.
             continue
         part = subject + text[start : cut.start()]
         yield part
@@ -93,7 +102,7 @@ def corrects(part: str, pack: Pack) -> bool:
 
 
 def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
-    corrects = hedged = kept = False
+    corrects = hedged = kept = changes = False
     said = part.strip(" ,;:-–—")
     for _ in range(_MOST_OPENINGS):
         opening = pack.patterns["opens"].match(said)
@@ -111,9 +120,15 @@ def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
         plain = plain[time.end() :]
     if _may(sentence, "corrects_within", pack) and (within := pack.patterns["corrects_within"].search(plain)):
         corrects, plain = True, plain[: within.end("kept")] + plain[within.end() :]
+    if "not" in plain and (swap := pack.patterns["isnt_but"].match(plain)):
+        corrects = changes = True
+        said = plain = " ".join(filter(None, (swap["what"], swap["how"], swap["new"])))
+    changes |= pack.patterns["changes"].search(plain) is not None
+    if last := pack.patterns["now_last"].search(plain):
+        changes, plain = True, plain[: last.start()]
     if _may(sentence, "hedges_within", pack):
         hedged |= pack.patterns["hedges_within"].search(plain) is not None
-    return Clause(said.strip(_ENDING), plain.strip(), corrects, hedged, kept)
+    return Clause(said.strip(_ENDING), plain.strip(), corrects, hedged, kept, changes)
 
 
 def _expanded(text: str, pack: Pack) -> str:

@@ -7,9 +7,8 @@ quotes, nothing that was pasted. What the assistant said is context for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 
 from recollect.model.learned import Learned
 from recollect.model.memory import Category, MemoryType
@@ -17,7 +16,7 @@ from recollect.model.turn import Role, Turn
 from recollect.write.rules.clauses import Clause, clauses, corrects, leads_in
 from recollect.write.rules.match import Hit, hits
 from recollect.write.rules.pack import Pack, pack_for
-from recollect.write.rules.retract import retracted
+from recollect.write.rules.retract import denied, retracted
 from recollect.write.rules.sentences import Sentence, sentence_of, sentences
 from recollect.write.rules.steps import procedures
 from recollect.write.rules.talk import Talk
@@ -29,36 +28,64 @@ _SURE = 0.9
 # Whoever states more in one breath has pasted a list.
 _MOST_OF_A_TURN = 40
 _TELLING_CHARS = 100
+# What is a value by its looks, so that "not Friday" after it says only what it is not.
+_EXACT = frozenset(["name", "given_name", "place", "amount", "date", "measure"])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What rules found in some turns, and what they left out, each with its reason."""
+
+    learned: tuple[Learned, ...]
+    dropped: tuple[str, ...] = ()
 
 
 def learn_by_rules(turns: Sequence[Turn], *, now: datetime) -> list[Learned]:
     """What the user's turns state, in order; a turn of the assistant only tells what the next is about."""
+    return list(find_by_rules(turns, now=now).learned)
+
+
+def find_by_rules(turns: Sequence[Turn], *, now: datetime) -> Found:
+    """What the user's turns state, in order, and how much of it was too much to be kept."""
     # A short answer hardly tells its language; the conversation does.
-    said = " ".join(turn.content[:_TELLING_CHARS] for turn in turns if turn.role is Role.USER)
-    talk = Talk(pack_for(said).language)
+    said = [turn.content for turn in turns if turn.role is Role.USER]
+    telling = " ".join(each[:_TELLING_CHARS] for each in said) if len(said) > 1 else "".join(said)
+    talk = Talk(pack_for(telling).language)
     learned: list[Learned] = []
+    dropped: list[str] = []
     for turn in turns:
         if turn.role is Role.USER:
             talk.begin_turn()
-            learned += [replace(each, evidence=(turn.id,), source=SOURCE) for each in _learn(turn, talk, now)]
+            stated = [replace(each, evidence=(turn.id,), source=SOURCE) for each in _learn(turn, talk, now)]
+            learned += _with_the_new(stated[:_MOST_OF_A_TURN])
+            dropped += [
+                f"more than {_MOST_OF_A_TURN} in one turn: {each.content}" for each in stated[_MOST_OF_A_TURN:]
+            ]
             talk.heard = ""
         else:
             talk.hear(turn.content)
-    return _without_repeats(learned)
+    return Found(tuple(_without_repeats(learned)), tuple(dropped))
 
 
 def _learn(turn: Turn, talk: Talk, now: datetime) -> Iterator[Learned]:
     at = min(turn.said_at, now)
-    own = list(islice(_by_itself(turn.content, talk, at), _MOST_OF_A_TURN))
+    pack = pack_for(turn.content, usual=talk.language)
+    said = _own(sentences(turn.content), pack)
+    if any(_is_unsaid(sentence, pack) for sentence in said):
+        return
+    own = list(_by_itself(said, talk, pack, at))
     yield from own
     # What states nothing by itself may be the answer to a question.
     if not own and (answer := talk.answered(turn.content)):
         yield from _stated([sentence_of(answer)], talk, pack_for(answer, usual=talk.language), at)
 
 
-def _by_itself(text: str, talk: Talk, at: datetime) -> Iterator[Learned]:
-    pack = pack_for(text, usual=talk.language)
-    said = _own(sentences(text), pack)
+def _is_unsaid(sentence: Sentence, pack: Pack) -> bool:
+    """Whether the user asks not to have it kept: "off the record"."""
+    return not pack.cues["unsaid"].isdisjoint(sentence.words) and bool(pack.patterns["unsaid"].match(sentence.text))
+
+
+def _by_itself(said: list[Sentence], talk: Talk, pack: Pack, at: datetime) -> Iterator[Learned]:
     steps = procedures(said, pack)
     for text, _ in steps:
         yield Learned(
@@ -93,8 +120,9 @@ def _stated(said: Sequence[Sentence], talk: Talk, pack: Pack, at: datetime) -> I
 
 def _from_clause(clause: Clause, talk: Talk, pack: Pack, at: datetime, before: str) -> Iterator[Learned]:
     if (gone := retracted(clause, talk, pack)) is not None:
-        yield gone
+        yield from gone
         return
+    clause = _without_the_old(clause, pack)
     for hit in hits(clause, pack):
         whole = talk.completed(hit, pack)
         if whole.rule.topical and whole.key is None and before:
@@ -111,6 +139,18 @@ def _from_clause(clause: Clause, talk: Talk, pack: Pack, at: datetime, before: s
         learned = _learned(corrected, clause, pack, at)
         if learned is not None:
             yield replace(learned, correction=True)
+    else:
+        yield from denied(clause, pack)
+
+
+def _without_the_old(clause: Clause, pack: Pack) -> Clause:
+    """The clause without what its value is not: "on Saturday, not Friday" says that Friday was wrong."""
+    if " not " not in clause.plain or (old := pack.patterns["not_after"].search(clause.plain)) is None:
+        return clause
+    said = pack.patterns["not_after"].sub("", clause.said)
+    without = replace(clause, said=said, plain=clause.plain[: old.start()], corrects=True, changes=True)
+    hit = next(hits(without, pack), None)
+    return without if hit is not None and (hit.rule.single or hit.rule.shape in _EXACT) else clause
 
 
 def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | None:
@@ -134,7 +174,7 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
         confidence=hit.confidence,
         occurred_at=occurred_at,
         # "Actually, I went out" corrects nothing: only what has a key is one value that can be wrong.
-        correction=clause.corrects and hit.key is not None,
+        correction=(clause.corrects and hit.key is not None) or (clause.changes and rule.single),
     )
 
 
@@ -143,6 +183,17 @@ def _is_ahead(when: str, clause: Clause, pack: Pack) -> bool:
     if "ahead" not in when:
         return False
     return not pack.patterns["past"].search(clause.plain) or pack.patterns["ahead"].search(clause.plain) is not None
+
+
+def _with_the_new(stated: Sequence[Learned]) -> list[Learned]:
+    """What one turn states; "I am not 30, I am 31" is one correction, not something over and something new."""
+    values = {each.key: each.value for each in stated if each.key is not None and not each.retraction}
+    over = {each.key for each in stated if each.retraction and each.key in values and values[each.key] != each.value}
+    return [
+        replace(each, correction=True) if each.key in over else each
+        for each in stated
+        if not (each.retraction and each.key in over)
+    ]
 
 
 def _without_repeats(learned: Sequence[Learned]) -> list[Learned]:

@@ -52,6 +52,9 @@ def _hit(rule: Rule, clause: Clause, pack: Pack) -> Hit | None:
         value = shaped(rule.shape, found.get("value", ""), pack)
         if value is None or len(value) > _MOST_VALUE_CHARS:
             continue
+        if rule.key and pack.patterns["no_value"].search(value):
+            # A value is a thing, not another statement.
+            return None
         if rule.refuse is not None and rule.refuse.search(value):
             return None
         found["value"] = value

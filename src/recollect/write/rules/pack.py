@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -19,6 +19,8 @@ _FULLEST = "en"
 _TELLING_CHARS = 600
 # What a pack leaves out is never found.
 _NEVER = re.compile(r"(?!)")
+# The patterns by which something is taken back.
+TAKES_BACK = ("no_longer", "forget", "forget_that", "forget_my")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -29,7 +31,8 @@ class Rule:
     One of `patterns` is matched at the start of a clause, `shape` is what its value must look like, and `key` and
     `tell` are filled with what was found. After a rule that is `further` the next may state something too. `when` is
     how it deals with time: "event" (it may have one), "ahead" (one still to come), "must" and "must_ahead" (nothing
-    without one), "said" (as told, not as written down). What is `topical` must say what it belongs to.
+    without one), "said" (as told, not as written down). What is `topical` must say what it belongs to. What is
+    `single` is one value at a time: where the words say that it changed, what was said before is over.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Rule:
     further: bool
     refuse: re.Pattern[str] | None
     topical: bool
+    single: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,7 @@ class Pack:
     words: Mapping[str, frozenset[str]]
     cues: Mapping[str, frozenset[str]]
     patterns: Mapping[str, re.Pattern[str]]
+    takes_back: re.Pattern[str]
     third: Mapping[str, str]
     short: Mapping[str, str]
     contraction: re.Pattern[str] | None
@@ -74,8 +79,15 @@ class Pack:
 
 def pack_for(text: str, *, usual: str = _FULLEST) -> Pack:
     """The pack of the language that most of the text's small words belong to; in a draw, the usual one."""
-    said = set(_WORD.findall(text[:_TELLING_CHARS].lower()))
-    return _pack(max(_LANGUAGES, key=lambda name: (len(said & _small_words(name)), name == usual)))
+    found = _small_words_in(text[:_TELLING_CHARS])
+    return _pack(max(_LANGUAGES, key=lambda name: (found[name], name == usual)))
+
+
+# A conversation of one turn is asked about twice.
+@lru_cache(maxsize=16)
+def _small_words_in(text: str) -> Mapping[str, int]:
+    said = set(_WORD.findall(text.lower()))
+    return {name: len(said & _small_words(name)) for name in _LANGUAGES}
 
 
 @cache
@@ -103,16 +115,17 @@ def _pack(language: str) -> Pack:
         rule = _rule(row, shapes)
         for word in row["on"].split():
             rules[word].append(rule)
+    patterns = {name: _compiled(pattern, shapes) for name, pattern in table["patterns"].items()}
     short = table.get("contractions", {})
     return Pack(
         language=language,
         rules={word: tuple(some) for word, some in rules.items()},
-        gates={word: _gate(some) for word, some in rules.items()},
+        gates={word: _gate([each for rule in some for each in rule.patterns]) for word, some in rules.items()},
         asks=tuple(Ask(pattern=_compiled(row["say"], shapes), means=row["means"]) for row in table.get("asks", ())),
         words={name: frozenset(_words(words)) for name, words in table["words"].items()},
         cues={name: frozenset(table["cues"].get(name, "").split()) for name in _table(_FULLEST)["cues"]},
-        patterns=dict.fromkeys(_table(_FULLEST)["patterns"], _NEVER)
-        | {name: _compiled(pattern, shapes) for name, pattern in table["patterns"].items()},
+        patterns=dict.fromkeys(_table(_FULLEST)["patterns"], _NEVER) | patterns,
+        takes_back=_gate([patterns[name] for name in TAKES_BACK if name in patterns]),
         third=table.get("third", {}),
         short=short,
         contraction=re.compile(rf"\b(?:{'|'.join(_longest_first(short))})\b", re.IGNORECASE) if short else None,
@@ -138,9 +151,9 @@ def _compiled(pattern: str, shapes: Mapping[str, str]) -> re.Pattern[str]:
     return re.compile(_filled(pattern, shapes), re.IGNORECASE)
 
 
-def _gate(rules: list[Rule]) -> re.Pattern[str]:
-    """One pattern for all that some rules say: most clauses fit none of them, and this tells it at once."""
-    every = "|".join(pattern.pattern for rule in rules for pattern in rule.patterns)
+def _gate(patterns: Sequence[re.Pattern[str]]) -> re.Pattern[str]:
+    """One pattern for several: most clauses fit none of them, and this tells it at once."""
+    every = "|".join(pattern.pattern for pattern in patterns) or _NEVER.pattern
     return re.compile(re.sub(r"\?P<\w+>", "?:", every), re.IGNORECASE)
 
 
@@ -160,4 +173,5 @@ def _rule(row: Mapping[str, Any], shapes: Mapping[str, str]) -> Rule:
         further=row.get("further", False),
         refuse=_compiled(refuse, shapes) if refuse else None,
         topical=row.get("topical", False),
+        single=row.get("single", False),
     )

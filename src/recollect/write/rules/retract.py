@@ -1,52 +1,115 @@
-"""Find what the user takes back: "I no longer like it", "forget that"."""
+"""Find what the user takes back: "I no longer like it", "I am not allergic to nuts", "forget that"."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from recollect.model.learned import Learned
+from recollect.model.memory import Category
 from recollect.write.rules.clauses import Clause
 from recollect.write.rules.match import Hit, first_hit
 from recollect.write.rules.pack import Pack
 from recollect.write.rules.talk import Talk
 
 _SURE = 0.9
+# Of other things that are not so there is no end.
+_WORTH_DENYING = frozenset([Category.IDENTITY, Category.CONSTRAINT, Category.PREFERENCE])
 
 
-def retracted(clause: Clause, talk: Talk, pack: Pack) -> Learned | None:
+def retracted(clause: Clause, talk: Talk, pack: Pack) -> list[Learned] | None:
     """What no longer holds, if the clause takes something back; its content is true when it is kept by itself."""
+    if not pack.takes_back.match(clause.plain):
+        return None
+    gone: Learned | None = None
     if found := pack.patterns["no_longer"].match(clause.plain):
         return _no_longer(found.groupdict(), clause, pack)
     if pack.patterns["forget"].match(clause.plain):
-        return _untrue(talk.latest, pack) if talk.latest else None
-    if found := pack.patterns["forget_that"].match(clause.plain):
-        stated = first_hit(replace(clause, said=found["what"], plain=found["what"]), pack)
-        return _untrue(talk.completed(stated, pack), pack) if stated else None
-    if found := pack.patterns["forget_my"].match(clause.plain):
-        return _forgotten(found["what"], talk, pack)
-    return None
+        gone = _untrue(talk.latest, pack) if talk.latest else None
+    elif found := pack.patterns["forget_that"].match(clause.plain):
+        stated = _stated(found["what"], clause, pack)
+        gone = _untrue(talk.completed(stated, pack), pack) if stated else None
+    elif found := pack.patterns["forget_my"].match(clause.plain):
+        parts = found.groupdict()
+        gone = _forgotten(parts["what"] or parts.get("about") or "", talk, pack)
+    return None if gone is None else [gone]
 
 
-def _no_longer(found: dict[str, str | None], clause: Clause, pack: Pack) -> Learned | None:
-    who = found["who"] or ""
-    does = found.get("does") or found.get("did")
-    if does and found.get("rest"):
-        does = f"{does} {found['rest']}"
+def denied(clause: Clause, pack: Pack) -> Iterator[Learned]:
+    """What the clause says is not so, or was so once: it ends what is known to be so, and is nothing by itself."""
+    if found := pack.patterns["denies"].match(clause.plain):
+        head, tail = _parts(found.groupdict())
+        if (hit := _worth_denying(f"{head} {tail}", clause, pack)) is None:
+            return
+        yield _gone(hit, _negated(hit, clause, found.groupdict(), pack))
+        if (but := found["but"]) and f"{head} {tail}".endswith(hit.value):
+            instead = _stated(f"{head} {tail}".removesuffix(hit.value) + but, clause, pack)
+            yield from [_held(instead)] if instead else []
+    elif clause.alone and (found := pack.patterns["used_to"].match(clause.plain)):
+        # "I used to hate it but ..." may take back what it seems to say.
+        if hit := _worth_denying(" ".join(_parts(found.groupdict())), clause, pack):
+            yield _gone(hit, f"User used to {found['tail']}" if _is_told(hit, pack) else _sentence(clause.said))
+    elif clause.alone and (found := pack.patterns["does_again"].match(clause.plain)):
+        head, tail = _parts(found.groupdict())
+        can = found["head2"] is not None
+        if hit := _worth_denying(f"{head} {'cannot' if can else 'do not'} {tail}", clause, pack):
+            verb, _, rest = tail.partition(" ")
+            told = f"User can {tail}" if can else f"User {pack.third.get(verb) or verb + 's'} {rest}"
+            yield _gone(hit, told if pack.words["own"].isdisjoint(tail.lower().split()) else _sentence(clause.said))
+
+
+def _parts(found: Mapping[str, str | None]) -> tuple[str, str]:
+    return found["head"] or found.get("head2") or "", found["tail"] or found.get("tail2") or ""
+
+
+def _worth_denying(text: str, clause: Clause, pack: Pack) -> Hit | None:
+    hit = _stated(text, clause, pack)
+    return hit if hit and hit.rule.category in _WORTH_DENYING else None
+
+
+def _stated(text: str, clause: Clause, pack: Pack) -> Hit | None:
+    return first_hit(replace(clause, said=text, plain=text), pack)
+
+
+def _is_told(hit: Hit, pack: Pack) -> bool:
+    return hit.content.startswith("User") and pack.language == "en"
+
+
+def _no_longer(found: Mapping[str, str | None], clause: Clause, pack: Pack) -> list[Learned] | None:
+    who = found.get("who") or ""
+    does = found.get("does") or found.get("did") or found.get("verb")
+    where = found.get("rest") or found.get("where") or ""
+    verb = does if where else (does or "").split(" ")[0]
+    does = does and f"{does} {where}".rstrip()
     be = found.get("is") or found.get("isnt")
-    before = f"{who} {does}" if does else pack.texts["was"].format(who=who, what=be)
-    hit = first_hit(replace(clause, said=before, plain=before), pack)
-    if hit is None:
+    before = f"{who} {does}".strip() if does else pack.texts["was"].format(who=who, what=be)
+    if (hit := _stated(before, clause, pack)) is None:
         return None
-    content = clause.said[:1].upper() + clause.said[1:]
+    if but := found.get("but"):
+        # "I no longer live in Rome, but in Milan": the verb is said once for both.
+        instead = _stated(f"{who} {verb} {but}", clause, pack)
+        if instead is not None and instead.key is not None and instead.key == hit.key:
+            return [replace(_held(instead), correction=True)]
+        return None
+    content = _sentence(clause.said)
     if hit.content.startswith("User ") and pack.language == "en":
-        content = _negated(hit.content)
-    return _gone(hit, content)
+        subject, verb, rest = hit.content.split(" ", 2)
+        content = f"User is no longer {rest}" if verb == "is" else f"{subject} no longer {verb} {rest}"
+    return [_gone(hit, content)]
 
 
-def _negated(content: str) -> str:
-    """The statement about the user with "no longer" where it belongs."""
-    subject, verb, rest = content.split(" ", 2)
-    return f"User is no longer {rest}" if verb == "is" else f"{subject} no longer {verb} {rest}"
+def _negated(hit: Hit, clause: Clause, found: Mapping[str, str | None], pack: Pack) -> str:
+    """The statement about the user with its "not"."""
+    if not _is_told(hit, pack):
+        return _sentence(clause.said)
+    if tail := found.get("tail2"):
+        return f"User does not {tail}"
+    subject, be, rest = hit.content.partition(" is ")
+    return f"{subject} is not {rest}" if be else _sentence(clause.said)
+
+
+def _sentence(said: str) -> str:
+    return said[:1].upper() + said[1:]
 
 
 def _untrue(hit: Hit, pack: Pack) -> Learned:
@@ -54,22 +117,27 @@ def _untrue(hit: Hit, pack: Pack) -> Learned:
 
 
 def _forgotten(what: str, talk: Talk, pack: Pack) -> Learned | None:
-    """The last statement about what is to be forgotten; without one, only the words themselves say what is meant."""
+    """The one statement about what is to be forgotten; without one, only the words themselves say what is meant."""
     words = {word for word in what.lower().split() if word not in pack.words["light"] | pack.words["own"]}
-    for hit in reversed(talk.stated):
-        if words and words <= set(hit.content.lower().replace("'s", " ").split()) | set((hit.key or "").split("_")):
-            return _untrue(hit, pack)
-    return None
+    about = [hit for hit in reversed(talk.stated) if words and words <= _words_of(hit)]
+    return _untrue(about[0], pack) if len({hit.key or hit.content for hit in about}) == 1 else None
+
+
+def _words_of(hit: Hit) -> set[str]:
+    return set(hit.content.lower().replace("'s", " ").split()) | set((hit.key or "").split("_"))
 
 
 def _gone(hit: Hit, content: str) -> Learned:
+    return replace(_held(hit), content=content, retraction=True)
+
+
+def _held(hit: Hit) -> Learned:
     return Learned(
-        content=content,
+        content=hit.content,
         category=hit.rule.category,
         type=hit.rule.type,
         key=hit.key,
         value=hit.value if hit.key else None,
         importance=hit.rule.importance,
         confidence=min(hit.confidence, _SURE),
-        retraction=True,
     )

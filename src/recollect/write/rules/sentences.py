@@ -6,25 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from recollect.write.rules.whose import own_lines
+
 # A long message says what it is about in its first and last words; what lies between was pasted.
 _HEAD_CHARS = 3_000
 _TAIL_CHARS = 1_000
 # Longer than this nobody speaks in one breath: it is a list, a dump or a text about something else.
 _MOST_SENTENCE_CHARS = 600
 
-_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
 _ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
-_QUOTED_LINE = re.compile(r"[ \t]*>")
-_CODE_START = re.compile(
-    r"\s*(?:import |from \S+ import|def |class \w+[:(]|#include|public |private |const |let |var |function |return\b"
-    r"|SELECT |INSERT |UPDATE |CREATE |\$ |>>> |\.\.\. |at [\w.$]+\(|Traceback|File \"|</?\w+[ >]|@\w+\()"
-)
-_LOG_START = re.compile(
-    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d"
-    r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b[\]: ])"
-)
-_CODE_SIGN = re.compile(r"[{}<>=|\\^~]|\(\)|;\s*$|::|->")
-_SPEAKER = re.compile(r"\s*[A-Z][\w.]*(?: [A-Z][\w.]*)?: ?\S")
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)")
 # What stands before the first word and belongs to no sentence: broken characters, stars, pictures.
 _BROKEN = "\ufffd"
@@ -67,7 +57,7 @@ def sentences(text: str) -> list[Sentence]:
     """The author's own sentences, in order. What is quoted inside one is left out, see ELIDED."""
     own: list[Sentence] = []
     for piece in _pieces(text):
-        for line in _own_lines(piece):
+        for line in own_lines(piece):
             mark = _ITEM.match(line)
             item = mark.group().strip() if mark else ""
             body = line[mark.end() :] if mark else line
@@ -93,25 +83,6 @@ def _pieces(text: str) -> Iterator[str]:
 
 def _in_fence(text: str) -> bool:
     return text.count("```", 0, len(text) - _TAIL_CHARS) % 2 == 1
-
-
-def _own_lines(text: str) -> Iterator[str]:
-    lines = text.splitlines()
-    speakers = sum(_SPEAKER.match(line) is not None for line in lines)
-    fenced = False
-    for line in lines:
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced and line.strip() and not _is_foreign(line) and not (speakers > 1 and _SPEAKER.match(line)):
-            yield line
-
-
-def _is_foreign(line: str) -> bool:
-    """Whether the line looks like code, a log or a quote rather than like speech."""
-    if _QUOTED_LINE.match(line) or _CODE_START.match(line) or _LOG_START.match(line):
-        return True
-    signs = sum(1 for _ in _CODE_SIGN.finditer(line))
-    return signs >= 2 and signs * 15 > len(line)
 
 
 def _cleared(line: str) -> str:

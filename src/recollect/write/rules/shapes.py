@@ -36,8 +36,13 @@ _MOST_WORDS = 30
 
 
 def shaped(shape: str, value: str, pack: Pack) -> str | None:
-    """The part of the text that has the shape, or None if it has not."""
-    return _SHAPES[shape](value, pack)
+    """The part of the text that has the shape; None if it has not, or if it depends on what would be cut off."""
+    found = _SHAPES[shape](value, pack)
+    if not found or not value.startswith(found):
+        return found
+    # Nobody is told from others by "who" when they are named.
+    binds = "binds" if shape in ("words", "phrase") else "binds_for_sure"
+    return None if pack.patterns[binds].match(value, len(found)) else found
 
 
 def _nothing(value: str, pack: Pack) -> str | None:
@@ -118,8 +123,9 @@ def _clear(value: str, pack: Pack) -> bool:
 
 
 def _cut(value: str, pack: Pack, *, at_comma: bool = True) -> str:
-    """The value up to where something else begins."""
-    end = pack.patterns["ends"].search(value)
+    """The value up to where something else begins; what it depends on ("who ...", "unless ...") belongs to it."""
+    binds = pack.patterns["binds"]
+    end = next((end for end in pack.patterns["ends"].finditer(value) if not binds.match(value, end.start())), None)
     cut = value[: end.start()] if end else value
     if at_comma:
         cut = re.split(r"[,;:(]| [-–—] ", cut, maxsplit=1)[0]

@@ -113,7 +113,7 @@ class Talk:
         if opposes and (swap := pack.patterns["not_but"].match(clause.plain)):
             old, new = swap["old"] or swap["old2"], swap["new"] or swap["new2"]
             known = next((hit for hit in self._known() if _same(hit.value, old)), None)
-            return _with_value(known, new) if known else None
+            return _with_value(known, new) if known and _could_be(known, new, pack) else None
         opening = pack.patterns["meant"].match(clause.plain)
         if not clause.corrects and not pack.patterns["meant_for_sure"].match(clause.plain):
             return None
@@ -165,6 +165,14 @@ def _fits(hit: Hit, value: str, pack: Pack) -> bool:
         return False
     shape = "name" if hit.rule.shape in _NAMES else hit.rule.shape
     return shape in _EXACT and _has(shape, value, pack)
+
+
+def _could_be(hit: Hit, value: str, pack: Pack) -> bool:
+    """Whether the hit may have the value: of its kind, and no statement itself."""
+    if hit.rule.shape in (*_EXACT, *_NAMES):
+        return _fits(hit, value, pack)
+    words = value.lower().split()
+    return pack.words["own"].isdisjoint(words) and not pack.patterns["no_value"].search(value)
 
 
 def _has(shape: str, value: str, pack: Pack) -> bool:

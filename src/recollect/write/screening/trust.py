@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from recollect.model.learned import Learned
-from recollect.model.memory import Trust
 from recollect.model.turn import Role, Turn
 from recollect.write.screening.imperatives import imperative_in
 
-# What a user quotes or pastes: lines marked as a quotation, blocks between fences, documents between tags.
+# What a user quotes or pastes: lines marked as a quotation, blocks between fences.
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 _FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
-
-
-def trust_of(turn: Turn) -> Trust:
-    """How far what was learned from this turn alone can be trusted."""
-    return Trust.HIGH if turn.role is Role.USER else Trust.LOW
 
 
 def words_of_user(turns: Sequence[Turn]) -> str:
@@ -37,16 +31,6 @@ def said_by_user(learned: Learned, turns: Sequence[Turn]) -> bool:
     if not users or len(users) < len(evidence):
         return False
     return not _instructs(learned.content, learned.value or "") or _instructs(words_of_user(users))
-
-
-def trust_in(learned: Learned, turns: Sequence[Turn]) -> Trust:
-    """How far it can be trusted, judged by the least trusted turn it rests on; NONE if it rests on none of these."""
-    by_id = {turn.id: turn for turn in turns}
-    evidence: Collection[Turn | None] = [by_id.get(each) for each in learned.evidence]
-    known = [turn for turn in evidence if turn is not None]
-    if not known or len(known) < len(evidence):
-        return Trust.NONE
-    return Trust.HIGH if all(turn.role is Role.USER for turn in known) else Trust.LOW
 
 
 def _instructs(*texts: str) -> bool:

@@ -28,7 +28,8 @@ def corrected(new: Reading, old: Reading) -> str:
     if not what or not _same_relation(new, old):
         return ""
     if what not in (NEGATION, MODE):
-        return what
+        # Whoever says less of what it belongs to may speak of something else.
+        return "" if others(old, new) and not others(new, old) else what
     denying, denied = (new, old) if len(new.negated) >= len(old.negated) else (old, new)
     return what if _denies(denying, denied) else ""
 
@@ -62,6 +63,9 @@ def _denies(denying: Reading, denied: Reading) -> bool:
     shared = denying.words - _ENDING - _OWNING - {denied.relation}
     if not shared:
         return True
+    if denied.listed and denied.words - shared - {denied.relation}:
+        # Of several things some may still be so.
+        return False
     met, waiting, link = False, False, ""
     for part in denied.order:
         if part in _LINKS:

@@ -13,11 +13,11 @@ import Stemmer
 
 # What a word or a phrase counts as: words, and what begins with one of the three signs.
 Parts: TypeAlias = tuple[str, ...]
-Phrase: TypeAlias = tuple[tuple[str, ...], Parts]
+Phrase: TypeAlias = tuple[list[str], Parts]
 
 # A mark must be the same in two statements that say the same; a person is someone a statement is about.
 MARK, PERSON, TIME = "@", "~", "#"
-NOT, EVERY, OVER, FUTURE, MUST = "@not", "@every", "@over", "@future", "@must"
+NOT, EVERY, OVER, FUTURE, MUST, ENDED = "@not", "@every", "@over", "@future", "@must", "@ended"
 USER, HE, SHE = "~user", "~he", "~she"
 
 _SIGNS = (MARK, PERSON, TIME)
@@ -46,7 +46,10 @@ class Lexicon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """All that is known of one word. An `empty` one is passed over, a `special` one may begin something longer."""
+    """All that is known of one word.
+
+    An `empty` one is passed over, a `special` one may begin something longer, one that `turns` acts on the others.
+    """
 
     parts: Parts
     time: str
@@ -61,6 +64,7 @@ class Entry:
     is_: str
     verb: str
     past: str
+    turns: bool
     empty: bool
     special: bool
 
@@ -114,6 +118,7 @@ def entry(word: str) -> Entry:
         shy=word in known.shy,
         verb=parts[0] if plain and word not in _WAS else "",
         past=past[0] if past else "",
+        turns=any(traits[name] for name in ("side", "over", "was", "is_")) or word in ("by", "to"),
         empty=not parts and not any(traits.values()) and word != "by",
         special=number or bool(time) or word in known.phrases or word in _EACH,
         **traits,  # type: ignore[arg-type]
@@ -123,6 +128,12 @@ def entry(word: str) -> Entry:
 def phrases_from(word: str) -> tuple[Phrase, ...]:
     """The phrases that begin with a word, the longest first: what follows it, and what the whole counts as."""
     return lexicon().phrases.get(word, ())
+
+
+@lru_cache(maxsize=1 << 12)
+def weighs(parts: Parts) -> bool:
+    """Whether any of what a word counts as is a word of weight or a person other than the user."""
+    return any(part[0] not in (MARK, TIME) and part != USER for part in parts)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -175,7 +186,7 @@ def _phrases(told: Mapping[str, str], becomes: Mapping[str, Parts]) -> dict[str,
     found: dict[str, list[Phrase]] = {}
     for phrase, what in told.items():
         first, *rest = phrase.split()
-        found.setdefault(first, []).append((tuple(rest), _parts(what, becomes)))
+        found.setdefault(first, []).append((rest, _parts(what, becomes)))
     return {first: tuple(sorted(those, key=lambda each: -len(each[0]))) for first, those in found.items()}
 
 

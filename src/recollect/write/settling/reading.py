@@ -22,13 +22,15 @@ from recollect.write.settling.lexicon import (
     Entry,
     entry,
     phrases_from,
+    weighs,
 )
 from recollect.write.settling.quantity import number_in, spelt_number
 from recollect.write.settling.tokens import Token, tokens_of
 
-_AUXILIARY = frozenset(["is", "are", "was", "were", "be", "been", "being", "has", "have", "had", "am", "got", "get"])
+_AUXILIARY = frozenset("is are was were be been being has have had am got get".split())
 # "For a week" is no "every week".
 _LASTING = frozenset("for in within of about take takes took lasts spent".split())
+_JOINS = frozenset("and or nor und oder y o e et ou".split())
 _MY = frozenset(
     "my mine our ours mein meine meinen meinem unser unsere mi mis mon ma mes notre nos mio mia miei мой моя".split()
 )
@@ -62,6 +64,8 @@ class Reading:
     # What must be done, and whether the user is spoken of at all.
     duty: str = ""
     of_user: bool = False
+    # Whether it names several things, parted by commas or joined by "and".
+    listed: bool = False
     # Each word and person as first met, with how many words of weight had come up to then.
     order: dict[str, int] = field(default_factory=dict)
 
@@ -70,14 +74,21 @@ def read(text: str) -> Reading:
     """What a statement holds."""
     plain = unicodedata.normalize("NFKC", text).replace("’", "'")
     # Where all is written large, a capital says nothing.
-    return _Reader(list(tokens_of(plain)), shouted=plain.isupper()).read()
+    reading = _Reader(tokens_of(plain), shouted=plain.isupper()).read()
+    reading.listed = ", " in plain or not _JOINS.isdisjoint(reading.order)
+    return reading
 
 
 class _Reader:
     """Walks once over the words of one statement."""
 
+    __slots__ = tuple(
+        "_at _by _owner _result _shouted _to_compare _to_negate _tokens _uncounted _weighed _words".split()
+    )
+
     def __init__(self, tokens: list[Token], *, shouted: bool) -> None:
         self._tokens = tokens
+        self._words = [token[0] for token in tokens]
         self._shouted = shouted
         self._at = 0
         self._weighed = 0
@@ -89,8 +100,8 @@ class _Reader:
         self._result = Reading()
 
     def read(self) -> Reading:
-        tokens, order = self._tokens, self._result.order
-        while self._at < len(tokens):
+        tokens, order, end = self._tokens, self._result.order, len(self._tokens)
+        while self._at < end:
             token = tokens[self._at]
             word = token[0]
             known = entry(word)
@@ -112,13 +123,14 @@ class _Reader:
 
     def _peek(self, ahead: int) -> str:
         at = self._at + ahead
-        return self._tokens[at][0] if 0 <= at < len(self._tokens) else ""
+        return self._words[at] if 0 <= at < len(self._words) else ""
 
     def _special(self, known: Entry, token: Token) -> bool:
         """Take a phrase, a number or a time, if one begins here."""
         if known.phrases:
+            start = self._at + 1
             for rest, becomes in phrases_from(token[0]):
-                if all(self._peek(step) == word for step, word in enumerate(rest, 1)):
+                if self._words[start : start + len(rest)] == rest:
                     self._take(becomes, token)
                     self._at += 1 + len(rest)
                     return True
@@ -134,7 +146,7 @@ class _Reader:
 
     def _number(self, word: str) -> None:
         if not word[0].isdigit():
-            number, taken = spelt_number([each[0] for each in self._tokens[self._at : self._at + 8]])
+            number, taken = spelt_number(self._words[self._at : self._at + 8])
             self._at += taken
             self._count(number)
             return
@@ -167,16 +179,8 @@ class _Reader:
     def _plain(self, known: Entry, token: Token) -> None:
         word, capital, opens = token
         result = self._result
-        if known.side:
-            result.sides.add(word)
-        self._to_compare = self._to_compare or known.over
-        if known.is_:
-            result.present.add(known.is_)
-        elif known.was:
-            self._was(known)
-        self._by = self._by or word == "by"
-        if word == "to" and "prefer" in result.words:
-            self._to_compare = True
+        if known.turns:
+            self._turn(known, word)
         parts = known.parts
         if result.lead and not result.relation:
             self._relate(known)
@@ -192,7 +196,26 @@ class _Reader:
                 result.present.add(known.past)
             elif self._peek(-1) not in _AUXILIARY and self._peek(-2) not in _AUXILIARY:
                 result.past.add(known.past)
-        self._take(parts, token)
+        if known.verb and len(parts) == 1:
+            # Nearly every word is one of weight and nothing else.
+            self._weighed += 1
+            self._weigh(known.verb, opens=opens)
+            result.order.setdefault(word, self._weighed)
+        else:
+            self._take(parts, token)
+
+    def _turn(self, known: Entry, word: str) -> None:
+        """Take a word that says how the others stand to each other, or when something is so."""
+        result = self._result
+        if known.side:
+            result.sides.add(word)
+        if known.is_:
+            result.present.add(known.is_)
+        elif known.was:
+            self._was(known)
+        if known.over or (word == "to" and "prefer" in result.words):
+            self._to_compare = True
+        self._by = self._by or word == "by"
 
     def _relate(self, known: Entry) -> None:
         """Take what is said of the one who comes first; of a thing only that it is so, or has something."""
@@ -211,7 +234,7 @@ class _Reader:
 
     def _take(self, parts: tuple[str, ...], token: Token) -> None:
         result = self._result
-        if any(part[0] not in (MARK, TIME) and part != USER for part in parts):
+        if weighs(parts):
             self._weighed += 1
         for part in parts:
             if part[0] == MARK:

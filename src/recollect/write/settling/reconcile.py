@@ -8,7 +8,6 @@ to it once. What it cannot decide is kept beside what is known, and marked.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,7 @@ from recollect.model.scope import Scope
 from recollect.models.chat import Chat
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
+from recollect.prompts.data import new_fence
 from recollect.write.settling.differs import difference
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.reconcile_answer import SCHEMA, Action, Asked, Verdict
@@ -90,7 +90,7 @@ def _table(settlement: Settlement, undecided: Sequence[Undecided]) -> _Table:
 
 async def _ask(chat: Chat, table: _Table, settlement: Settlement) -> Structured[tuple[Verdict, ...]]:
     # A fresh secret each time, and one line of JSON each: nothing that was said can end the fence.
-    fence = f"=== {secrets.token_hex(16)} ==="
+    fence = new_fence()
     memories = [_line("memory", number, record.content) for number, record in enumerate(table.records)]
     statements = [_line("statement", at, each.learned.content) for at, each in enumerate(table.undecided)]
     text = prompt("reconcile").fill(fence=fence, memories="\n".join(memories), statements="\n".join(statements))

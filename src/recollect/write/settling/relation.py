@@ -58,6 +58,14 @@ def nearness(new: Reading, old: Reading) -> float:
     return len((new.words | new.people) & (old.words | old.people)) / most if most else 0.0
 
 
+def turned_round(new: Reading, old: Reading) -> bool:
+    """Whether both prefer one of the same two things, and not the same one."""
+    same = new.words == old.words and new.people == old.people and new.numbers == old.numbers
+    if not same or "prefer" not in new.words or len(new.negated) != len(old.negated):
+        return False
+    return bool(new.lesser and old.lesser) and new.lesser.isdisjoint(old.lesser) and new.marks == old.marks
+
+
 def same_subject(new: Reading, old: Reading) -> bool:
     """Whether the two are about the same people and share at least something said of them."""
     return new.people == old.people and bool(_common(new, old) or new.names & old.names)

@@ -14,7 +14,11 @@ from recollect.model.memory import Category, MemoryRecord, Status, text_hash
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.write.settling.correction import clearly_nearer, corrected
-from recollect.write.settling.relation import changed, nearness
+from recollect.write.settling.differs import MODE, NEGATION
+from recollect.write.settling.fuller import completed, says_less
+from recollect.write.settling.lexicon import ENDED
+from recollect.write.settling.listed import holds_more, without
+from recollect.write.settling.relation import changed, nearness, turned_round
 from recollect.write.settling.resolution import Limits, Neighbour, Resolution, Undecided, level_of
 from recollect.write.settling.same import likeness, said_again
 from recollect.write.settling.settlement import Settlement, outranks
@@ -70,6 +74,8 @@ def _settle(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]
         settlement.add(learned, f"waits for review: {learned.review}")
     elif learned.correction or learned.retraction:
         _correct(settlement, learned, known)
+    elif opposite := _turned_round(settlement, learned, known):
+        settlement.supersede(learned, opposite, "what was preferred is now preferred less")
     elif near := _near(settlement, learned, known):
         settlement.leave_open(Undecided(learned, near), f"{len(near)} memories may have to do with it")
     else:
@@ -82,7 +88,11 @@ def _settle_key(settlement: Settlement, learned: Learned, known: Sequence[Neighb
     if holder is None:
         return False
     expired = holder.expires_at is not None and holder.expires_at <= now()
+    if not learned.retraction:
+        learned = completed(learned, holder)
     if learned.retraction:
+        if holds_more(holder.value or holder.content, learned.content):
+            return False
         if outranks(learned, holder) and (learned.value is None or _value(learned) == _value(holder)):
             settlement.supersede(learned, holder, f"{learned.key} no longer holds")
         else:
@@ -91,6 +101,8 @@ def _settle_key(settlement: Settlement, learned: Learned, known: Sequence[Neighb
         settlement.known(learned, holder, f"{learned.key} is known to be that")
     elif not outranks(learned, holder):
         settlement.ignore(learned, holder, f"{learned.key} is known in words to be trusted more")
+    elif not learned.correction and not expired and says_less(learned, holder):
+        settlement.known(learned, holder, f"{learned.key} is known more fully")
     elif learned.correction or expired or learned.confidence >= holder.confidence:
         why = "corrected" if learned.correction else "said anew"
         settlement.take_key(learned, holder, f"{learned.key} is {why}")
@@ -116,14 +128,13 @@ def _value(said: Learned | MemoryRecord) -> str:
 
 def _settle_same(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> bool:
     """Settle a statement that was said before; whether it was."""
-    mark = text_hash(learned.content)
+    mine = settlement.text(learned.content)
     for each in known:
-        if text_hash(each.record.content) == mark:
+        if settlement.text(each.record.content).plain == mine.plain:
             _again(settlement, learned, each.record, "exactly that is known", exact=True)
             return True
     if learned.key is not None and learned.correction:
         return False
-    mine = settlement.text(learned.content)
     for each in known:
         alike = likeness(mine, settlement.text(each.record.content))
         how = said_again(alike, each.similarity, limits=settlement.limits.same)
@@ -151,10 +162,39 @@ def _correct(settlement: Settlement, learned: Learned, known: Sequence[Neighbour
     if (found := _corrected(settlement, learned, known)) is not None:
         record, what = found
         settlement.supersede(learned, record, f"it changes {what} of that")
+    elif learned.retraction and (reduced := _reduced(learned, known)) is not None:
+        settlement.supersede(learned, reduced[0], "one of what it lists is over", content=reduced[1])
     elif near := _near(settlement, learned, known):
         settlement.leave_open(Undecided(learned, near), "what it corrects is not plain")
+    elif learned.retraction and not _tells_an_end(settlement, learned):
+        settlement.ignore(learned, None, "nothing is known that it denies")
     else:
         settlement.add(learned, "what it corrects is not known", unreconciled=True)
+
+
+def _reduced(learned: Learned, known: Sequence[Neighbour]) -> tuple[MemoryRecord, str] | None:
+    """The one memory that lists what is taken back among other things, and what is left of it."""
+    found = [
+        (each.record, left)
+        for each in known
+        if outranks(learned, each.record) and (left := without(each.record.content, learned.content))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _tells_an_end(settlement: Settlement, learned: Learned) -> bool:
+    """Whether it says something even if nothing was known: what is no longer so was so once."""
+    reading = settlement.text(learned.content).reading
+    return reading is None or ENDED in reading.marks
+
+
+def _turned_round(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> MemoryRecord | None:
+    mine = settlement.text(learned.content).reading
+    for each in known:
+        theirs = settlement.text(each.record.content).reading
+        if mine and theirs and turned_round(mine, theirs) and outranks(learned, each.record):
+            return each.record
+    return None
 
 
 def _corrected(
@@ -170,6 +210,9 @@ def _corrected(
     for each in known:
         theirs = settlement.text(each.record.content).reading
         what = corrected(mine, theirs) if theirs else ""
+        if learned.retraction and what not in (NEGATION, MODE):
+            # What is over is not what holds now: who left Rome may live in Milan.
+            what = ""
         if theirs and what and outranks(learned, each.record):
             near = nearness(mine, theirs), each.similarity if measured else 0.0
             found.append((near, each.record, what))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 
 from recollect.write.settling.differs import difference
 from recollect.write.settling.reading import Reading, read
@@ -43,12 +44,25 @@ class Text:
 
     plain: str
     reading: Reading | None
+    # All of weight that it holds.
+    held: frozenset[str] = frozenset()
 
 
 def ready(text: str) -> Text:
-    """A text made ready to be compared."""
+    """A text made ready to be compared; it is read once while it is compared often."""
+    return _ready_again(text) if len(text) <= MAX_CHARS else _made_ready(text)
+
+
+def _made_ready(text: str) -> Text:
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return Text(plain, read(text) if len(plain) <= MAX_CHARS else None)
+    if len(plain) > MAX_CHARS:
+        return Text(plain, None)
+    reading = read(text)
+    return Text(plain, reading, frozenset().union(reading.words, reading.people, reading.times, reading.numbers))
+
+
+# Those who talk for a while are near the same few memories again and again.
+_ready_again = lru_cache(maxsize=1_024)(_made_ready)
 
 
 def compare(a: str, b: str) -> Likeness:
@@ -62,7 +76,7 @@ def likeness(a: Text, b: Text) -> Likeness:
         return Likeness(1.0, 1.0)
     if a.reading is None or b.reading is None:
         return Likeness(0.0, 0.0, LENGTH)
-    words, held = _words(a.reading, b.reading)
+    words, held = _words(a.held, b.held)
     return Likeness(_letters(a.plain, b.plain), words, difference(a.reading, b.reading), held)
 
 
@@ -87,12 +101,7 @@ def _letters(a: str, b: str) -> float:
     return float(Levenshtein.normalized_similarity(a, b))
 
 
-def _words(a: Reading, b: Reading) -> tuple[float, int]:
+def _words(mine: frozenset[str], theirs: frozenset[str]) -> tuple[float, int]:
     """The share of what the richer of two statements holds that the other holds too, and how much that is."""
-    mine, theirs = _held(a), _held(b)
     most = max(len(mine), len(theirs))
     return (len(mine & theirs) / most if most else 0.0), most
-
-
-def _held(reading: Reading) -> set[str]:
-    return reading.words | reading.people | reading.times | set(reading.numbers)

@@ -92,8 +92,9 @@ class Settlement:
         else:
             expected = old.version
         record = replace(self._record(learned), level=old.level, content=content or learned.content)
-        if old.key is not None and record.key is None and not learned.retraction:
-            record = replace(record, key=old.key, value=learned.value or record.content, category=old.category)
+        if old.key is not None and record.key is None and (content or not learned.retraction):
+            value = content or learned.value or record.content
+            record = replace(record, key=old.key, value=value, category=old.category)
         self.updates.pop(old.id, None)
         self.added[record.id] = Supersede(old.id, record, expected_version=expected)
         self._note(learned, Did.SUPERSEDED, reason, record.id)
@@ -141,7 +142,8 @@ class Settlement:
         return Resolution(changes=tuple(changes), decisions=tuple(self.decisions), undecided=tuple(self.undecided))
 
     def _record(self, learned: Learned, *, detail: Mapping[str, Any] | None = None) -> MemoryRecord:
-        at = now()
+        # It is as old as the words it was learned from, whenever that was; nothing was said in the future.
+        at = min(learned.said_at or now(), now())
         return MemoryRecord(
             id=new_id(),
             scope=self.scope,
@@ -160,6 +162,7 @@ class Settlement:
             trust=learned.trust,
             evidence=learned.evidence[-_MAX_EVIDENCE:],
             occurred_at=learned.occurred_at,
+            valid_from=at if learned.said_at else None,
             prompt_digest=self.prompt_digest,
             detail=dict(detail or {}),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from recollect.write.settling.lexicon import TIME
@@ -25,8 +25,9 @@ _SHORT_NOT = {"can": "can", "won": "will", "shan": "shall", "ain": "is"}
 _ELISIONS = frozenset(["l", "d", "j", "m", "t", "s", "c", "qu", "n"])
 
 
-def tokens_of(text: str) -> Iterator[Token]:
+def tokens_of(text: str) -> list[Token]:
     """The words of a text, in order, in small letters."""
+    found: list[Token] = []
     opens = True
     for piece in _pieces(text):
         if piece in _ENDS:
@@ -34,16 +35,19 @@ def tokens_of(text: str) -> Iterator[Token]:
             continue
         lower = piece.lower()
         if "'" in lower:
-            yield from _parted(lower, piece[0].isupper(), opens)
+            found += _parted(lower, piece[0].isupper(), opens)
         else:
-            yield lower, piece[0].isupper(), opens
+            found.append((lower, piece[0].isupper(), opens))
         opens = False
+    return found
 
 
-def _pieces(text: str) -> Iterator[str]:
-    if "@" not in text and "://" not in text and "-" not in text:
-        yield from _PIECE.findall(text)
-        return
+def _pieces(text: str) -> Iterable[str]:
+    is_plain = "@" not in text and "://" not in text and "-" not in text
+    return _PIECE.findall(text) if is_plain else _chunked(text)
+
+
+def _chunked(text: str) -> Iterator[str]:
     for chunk in text.split():
         if "@" in chunk or "://" in chunk:
             # An address is one name, whatever it is made of.

@@ -1,0 +1,106 @@
+"""What a server says when it refuses, as far as it can be told to anyone: without what it was sent.
+
+Servers like to repeat what they refuse, and what they say ends up in logs and beside jobs. Of their words only a
+beginning is told, and only if it is theirs; what kind of error it is, and which parts of a request it names, always.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_CHARS = 200
+
+# More of its words is not read.
+_MAX_READ_CHARS = 20_000
+# So many letters and digits in a row are not by chance the same as in what was sent.
+_SAME_CHARS = 16
+# What of a request is nobody's words.
+_OURS = frozenset({"model", "response_format", "tools", "tool_choice", "encoding_format", "dimensions"})
+# What is named by a complaint about how an answer is asked for.
+_FORMS = ("tool", "response_format", "parameters")
+_TOO_COMMON = frozenset({"model", "messages", "input", "query", "documents"})
+_KINDS = ("type", "code", "param")
+_KIND = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
+_WORDS = ("message", "detail", "msg", "error_description")
+_NO_WORD = re.compile(r"[\W_]+")
+_TOKEN = re.compile(r"[\w@+][\w@.+-]*")
+_QUOTED = re.compile(r"""(?<=['"`“‘])[^'"`“”‘’]{2,80}(?=['"`”’])""")
+_LEFT_OUT = "…"
+_NOT_TOLD = "in words that repeat what was sent"
+
+
+def told_of(body: bytes, sent: Mapping[str, Any], *, secret: str = "") -> str:
+    """What the body of a refusal says of what was `sent`, in a line that repeats nothing of it, nor the secret."""
+    text = body.decode("utf-8", "replace")
+    if secret:
+        # Before it is cut, lest a part of it stay at the end.
+        text = text.replace(secret, "***")
+    kinds, words = _read(text)
+    said = "\n".join(_texts({name: value for name, value in sent.items() if name not in _OURS}))
+    words = " ".join(words[:_MAX_READ_CHARS].split())
+    shown = _NOT_TOLD if _repeats(words, said) else _masked(words[:MAX_CHARS], said)
+    named = [name for name in dict.fromkeys((*sent, *_FORMS)) if name in words and name not in _TOO_COMMON]
+    lost = [name for name in named if name not in shown]
+    if lost:
+        unsupported = " as not supported" if "support" in words.casefold() else ""
+        shown = f"{shown} (it names {', '.join(lost)}{unsupported})".strip()
+    return ": ".join(filter(None, (", ".join(kinds), shown)))
+
+
+def _read(text: str) -> tuple[list[str], str]:
+    """The kinds of error that a body names, and its words; a body that is no JSON is all words."""
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return [], text
+    error = read.get("error", read) if isinstance(read, dict) else read
+    if not isinstance(error, dict):
+        return [], error if isinstance(error, str) else _spelled_out(error)
+    given = (error.get(name) for name in _KINDS)
+    kinds = [each for each in given if isinstance(each, str) and _KIND.fullmatch(each)]
+    words = next(
+        (error[name] for name in _WORDS if isinstance(error.get(name), str)), "" if kinds else _spelled_out(error)
+    )
+    return list(dict.fromkeys(kinds)), words
+
+
+def _spelled_out(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _repeats(words: str, said: str) -> bool:
+    """Whether the words hold a part of what was said that is more than a word."""
+    mine, theirs = _NO_WORD.sub("", said.casefold()), _NO_WORD.sub("", words.casefold())
+    foreign = {char for char in theirs if not char.isascii()}
+    # Where words are not parted a few signs are a sentence; what is spelled by numbers cannot be compared.
+    if "\\u" in words or (foreign and any(char in foreign for char in mine)):
+        return True
+    parts = {theirs[at : at + _SAME_CHARS] for at in range(len(theirs) - _SAME_CHARS + 1)}
+    return any(mine[at : at + _SAME_CHARS] in parts for at in range(len(mine) - _SAME_CHARS + 1)) if parts else False
+
+
+def _masked(words: str, said: str) -> str:
+    """The words without names, numbers and quotations that were said."""
+    plain = said.casefold()
+    words = _QUOTED.sub(lambda found: _LEFT_OUT if found[0].casefold() in plain else found[0], words)
+
+    def unless_said(found: re.Match[str]) -> str:
+        token = found[0].rstrip(".-+")
+        telling = len(token) > 1 and (not token.islower() or "@" in token)
+        return found[0].replace(token, _LEFT_OUT) if telling and token.casefold() in plain else found[0]
+
+    return _TOKEN.sub(unless_said, words)

@@ -78,11 +78,11 @@ def test_an_idle_end_is_put_off_by_every_word_and_a_burst_is_not() -> None:
 
 
 async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are_not(tmp_path: Path) -> None:
-    async with memory_in(tmp_path, most_waiting_jobs=2, learn_every=100) as memory:
+    async with memory_in(tmp_path, most_waiting_jobs=2, worker=False) as memory:
         for session in "ab":
             await memory.remember("I live in Oslo", user_id="ann", session_id=session)
         (await memory._care())._looked_at.clear()
-        with pytest.raises(Backlog, match="2 jobs of this user wait"):
+        with pytest.raises(Backlog, match="2 jobs of this user are due"):
             await memory.remember("I live in Rome", user_id="ann", session_id="c")
         assert len(await memory.get_all(user_id="ann", turns=True)) == 2
         await memory.remember("I live in Rome", user_id="bob", session_id="c")

@@ -85,6 +85,7 @@ def test_jobs_are_shown_newest_first_and_as_many_as_asked_for(cli: Cli) -> None:
 def test_a_job_that_failed_says_why_and_when_it_is_tried_again(cli: Cli, llm: ScriptedLLM) -> None:
     llm.when(EXTRACT).reply(faults=[http_error(503)])
     cli("remember", LISBON, "--no-wait", "--user", "alex")
+    cli("worker", "--once")
     told = cli("jobs").stdout
     assert "waiting" in told
     assert "503" in told

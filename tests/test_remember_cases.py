@@ -160,7 +160,6 @@ def test_an_answer_that_deletes_everything_forgets_three_of_what_was_offered_at_
         assert set(known) <= set(contents(facts(memory)))
 
 
-@pytest.mark.xfail(strict=True, reason="of several that it may end, one is chosen by a hair's breadth of similarity")
 def test_what_ends_the_bike_does_not_take_the_place_of_one_of_its_parts(tmp_path: Path, llm: ScriptedLLM) -> None:
     known = [f"User's red Cargo bike has a {part}" for part in ("bell", "lamp", "lock")]
     learns(llm, "bell", *(claim(each) for each in known))
@@ -313,10 +312,7 @@ async def test_what_is_taken_back_while_the_model_is_asked_is_not_learned(tmp_pa
     ],
     ids=["NUL", "surrogate", "zero width", "bidi", "tags", "bare CR", "1 MiB"],
 )
-def test_characters_that_nobody_sees_do_no_harm(tmp_path: Path, said: str, request: pytest.FixtureRequest) -> None:
-    if request.node.callspec.id in ("NUL", "surrogate"):
-        reason = "a character that stands for a broken one, right before the words, hides them from the rules"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_characters_that_nobody_sees_do_no_harm(tmp_path: Path, said: str) -> None:
     with opened(tmp_path) as memory:
         say(memory, said)
         assert [each.value for each in facts(memory)] == ["Alex"]

@@ -267,7 +267,8 @@ async def test_five_failures_in_a_row_are_trouble_until_something_goes_well(tmp_
         assert await care.trouble() == ""
         llm.fault(no_body(), times=None)
         await memory.remember(exchange(SAID), **TALK, wait=20.0)
-        assert "5 jobs failed in a row" in await care.trouble()
+        await until(care.trouble)
+        assert "work failed 5 times in a row" in await care.trouble()
         llm._pending.clear()
         await memory.remember(exchange("I also have a blue bike."), **TALK, wait=20.0)
         assert await care.trouble() == ""

@@ -292,29 +292,3 @@ async def test_a_run_that_left_something_goes_on_unless_it_got_nowhere(ledger: L
     assert (next_job.kind, next_job.key, next_job.payload, next_job.priority) == (
         job.kind, job.key, job.payload, job.priority,
     )  # fmt: skip
-
-
-async def test_sessions_are_listed_by_an_index_however_many_there_are(ledger: Ledger, tmp_path: Path) -> None:
-    plans = []
-    connect = sqlite_file.connect(tmp_path / "recollect.db")
-    run = sqlite_file.SqliteTx.rows
-
-    async def explained(self: Any, sql: str, params: Any) -> Any:
-        if "FROM conversations" in sql:
-            plans.append(" ".join(row[3] for row in connect.execute(f"EXPLAIN QUERY PLAN {sql}", params)))
-        return await run(self, sql, params)
-
-    await say(ledger, MONDAY, "hello")
-    (last,) = await ledger.conversations()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_file.SqliteTx, "rows", explained)
-        await ledger.conversations(order="newest", limit=10)
-        await ledger.conversations(idle_before=now(), order="newest", limit=1)
-        await ledger.conversations(open=True, idle_before=now(), limit=10, after=last)
-        await ledger.conversations("ann", order="newest", limit=10)
-        await ledger.conversations("ann", limit=10, after=last)
-    connect.close()
-    assert len(plans) == 5
-    assert not [plan for plan in plans if "TEMP B-TREE" in plan]
-    assert ["conversations_open" in plan for plan in plans] == [False, False, True, False, False]
-    assert all("SEARCH" in plan for plan in plans[1:])

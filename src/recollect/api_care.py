@@ -92,7 +92,7 @@ class Caring(Opening):
 
     async def work(self) -> int:
         """Do the jobs that are due and all that comes of them, of all users; gives how many that were."""
-        return await (await self._care()).worker.work_off()
+        return await (await self._care()).work_off()
 
     async def start_worker(self) -> Worker:
         """Begin to do jobs here, as they come, until the memory is closed."""

@@ -94,6 +94,8 @@ class Care:
         after = job.payload.get("after")
         run = Run(effects=(Finish(job.id, job.lease or "", {"chore": str(chore)}),))
         report = await self._chore(chore, job.scope, run, after=datetime.fromisoformat(after) if after else None)
+        if (more := chores.again(job, report)) is not None:
+            await self._ledger.enqueue(job.scope, [more], known_only=True)
         return report.to_dict()
 
     async def _chore(self, chore: Chore, scope: Scope, run: Run, *, after: datetime | None = None) -> Report:
@@ -159,16 +161,21 @@ class Care:
         return await self._ledger.cancel(user, ids)
 
     async def check_backlog(self, user: str) -> None:
-        """Raise a Backlog if more waits for this user than may; looked at now and then, for it takes a moment."""
+        """Raise a Backlog if more is due for this user than may be; looked at now and then, for it takes a moment."""
         moment = asyncio.get_running_loop().time()
         if moment - self._looked_at.get(user, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
             return
         if len(self._looked_at) > _MOST_LOOKED_AT:
             self._looked_at.clear()
-        waiting = (await self._ledger.job_stats(user)).waiting
-        if waiting >= self._most_waiting:
-            raise Backlog(f"{waiting:,} jobs of this user wait already: let a worker do some, then try again")
+        due = (await self._ledger.job_stats(user)).due
+        if due >= self._most_waiting:
+            raise Backlog(f"{due:,} jobs of this user are due already: let a worker do some, then try again")
         self._looked_at[user] = moment
+
+    async def work_off(self) -> int:
+        """Do what is due now, chores and sessions that ended by themselves with it; gives how many jobs that were."""
+        await self.timekeeper.tick()
+        return await self.worker.work_off()
 
     async def job_stats(self, user: str | None = None) -> JobStats:
         """How much work there is."""
@@ -260,7 +267,7 @@ class Care:
         )
         for remade in receipt.remade:
             if (job := afterwards.remaking(remade)) is not None:
-                await self._ledger.enqueue(remade.scope, [job])
+                await self._ledger.enqueue(remade.scope, [job], known_only=True)
         await self._learn_again(scope.user, receipt)
         self.worker.nudge()
         return receipt

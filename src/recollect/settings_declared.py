@@ -267,7 +267,7 @@ class Settings(BaseModel):
         float, Field(ge=1, le=36_500, description="What was forgotten can be brought back for so many days.")
     ] = 30.0
     most_waiting_jobs: Annotated[
-        int, Field(ge=1, description="While so many jobs of a user wait, remember asks to try again later.")
+        int, Field(ge=1, description="While so many jobs of a user are due, remember asks to try again later.")
     ] = 1000
     job_lease_s: Annotated[
         float, Field(gt=0, le=3600, description="A job whose worker is gone waits this long for another.")

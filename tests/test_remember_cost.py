@@ -102,7 +102,7 @@ def test_nothing_is_learned_when_learning_is_off(tmp_path: Path, llm: ScriptedLL
 def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
-    with opened(tmp_path, llm, learn_tokens_a_day=1) as memory:
+    with opened(tmp_path, llm, learn_tokens_a_day=1, compress_without_llm=True) as memory:
         for number in range(10):
             say(memory, f"I moved box {number} to the attic.")
         memory.end_session(**TALK, wait=True)

@@ -31,7 +31,7 @@ from recollect.write.extraction.prompt import style_of
 from recollect.write.listen import listen
 from recollect.write.means import Means
 from recollect.write.passed_over import passed_over, with_range, without_first
-from recollect.write.rules.learn import learn_by_rules
+from recollect.write.rules.learn import find_by_rules
 from recollect.write.screening.imperatives import review_reason
 from recollect.write.screening.redact import redact
 from recollect.write.screening.screen import screen
@@ -280,8 +280,9 @@ async def _extracted(
             how = f"rules, since the LLM has used today's {habits.tokens_a_day:,} tokens of this user"
     if means.chat is None or how != "llm":
         said = [*before, *turns]
-        learned = [each for each in by_speaker(learn_by_rules(said, now=now()), said) if _is_of(turns, each)]
-        return Extracted(learned=tuple(_worth(learned, habits.limits))), how
+        stated = find_by_rules(said, now=now())
+        learned = [each for each in by_speaker(stated.learned, said) if _is_of(turns, each)]
+        return Extracted(learned=tuple(_worth(learned, habits.limits)), dropped=tuple(stated.dropped)), how
     try:
         found = await extract(
             turns, chat=means.chat, context=before, mode=habits.mode, now=now(), limits=habits.limits

@@ -17,6 +17,8 @@ from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.write.embed import with_vectors
 from recollect.write.settling.resolution import Did, Limits, Neighbour, Resolution
 from recollect.write.settling.resolve import resolve
 from recollect.write.settling.same import SameLimits
@@ -54,7 +56,6 @@ def test_what_nothing_is_known_of_is_added() -> None:
     )
     assert (change.record.source, change.record.level, change.record.category) == ("extraction", "user", "preference")
     assert did(done) == [Did.ADDED]
-    assert done.unembedded == ("User plays chess",)
 
 
 def test_the_same_words_again_only_join_what_they_rest_on() -> None:
@@ -336,19 +337,14 @@ def test_what_waits_for_review_touches_nothing() -> None:
     assert not settle(said, known(said.content, status=Status.REVIEW)).changes
 
 
-def test_vectors_are_asked_for_where_words_are_new() -> None:
-    import numpy as np
-
+async def test_vectors_are_made_where_words_are_new() -> None:
     said = [Learned(content="User has a young golden retriever"), Learned(content="User plays chess")]
     done = resolve(ANNA, said, [[Neighbour(known("User has a golden retriever"), 0.95)], []])
-    assert done.unembedded == ("User has a young golden retriever", "User plays chess")
-    whole = done.with_vectors([np.ones(2, np.float32), None])
-    first, second = whole.changes
+    first, second = await with_vectors(done.changes, embedder=FakeEmbedder(8))
     assert isinstance(first, Update)
-    assert first.vector is not None
     assert isinstance(second, Add)
-    assert second.vector is None
-    assert whole.unembedded == ("User plays chess",)
+    assert first.vector is not None
+    assert second.vector is not None
 
 
 def test_the_lists_must_match() -> None:

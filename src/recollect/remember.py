@@ -25,7 +25,7 @@ from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
 from recollect.read.known_again import strip_recalled
 from recollect.write.draft import draft
-from recollect.write.embed import embed
+from recollect.write.embed import embed, with_vectors
 from recollect.write.extraction.extract import Extracted, Limits, extract
 from recollect.write.extraction.prompt import style_of
 from recollect.write.listen import listen
@@ -326,7 +326,7 @@ async def _settled(
     settled = resolve(scope, learned, near, limits=habits.settling, prompt_digest=digest)
     chat = means.chat if found.calls else None
     settled = await reconcile(scope, settled, chat=chat, limits=habits.settling, prompt_digest=digest)
-    return settled.with_vectors(await embed(settled.unembedded, embedder=means.embedder))
+    return replace(settled, changes=tuple(await with_vectors(settled.changes, embedder=means.embedder)))
 
 
 def _spent(scope: Scope, step: str, cost: Extracted | Resolution) -> list[Spent]:

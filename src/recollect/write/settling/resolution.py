@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from recollect.model.change import Add, Change, Supersede, Update
+from recollect.model.change import Change
 from recollect.model.learned import Learned
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
 from recollect.write.settling.same import SameLimits
-
-if TYPE_CHECKING:
-    from recollect.model.change import Vector
 
 
 class Did(StrEnum):
@@ -96,27 +91,3 @@ class Resolution:
     def reasons(self) -> tuple[str, ...]:
         """Each decision in words."""
         return tuple(f"{each.did}, {each.reason}: {each.learned.content[:100]}" for each in self.decisions)
-
-    @property
-    def unembedded(self) -> tuple[str, ...]:
-        """The texts that the changes bring in and that need vectors, in order."""
-        return tuple(text for change in self.changes if (text := new_text(change)) is not None)
-
-    def with_vectors(self, vectors: Sequence[Vector | None]) -> Resolution:
-        """The same with a vector for each of `unembedded`."""
-        given = iter(vectors)
-        changes = (change if new_text(change) is None else _embedded(change, next(given)) for change in self.changes)
-        return replace(self, changes=tuple(changes))
-
-
-def new_text(change: Change) -> str | None:
-    """The text that a change brings in without a vector."""
-    if isinstance(change, (Add, Supersede)):
-        return change.record.content if change.vector is None else None
-    if isinstance(change, Update) and "content" in change.fields and change.vector is None:
-        return str(change.fields["content"])
-    return None
-
-
-def _embedded(change: Change, vector: Vector | None) -> Change:
-    return replace(change, vector=vector) if isinstance(change, (Add, Supersede, Update)) else change

@@ -350,3 +350,14 @@ async def test_vectors_are_made_where_words_are_new() -> None:
 def test_the_lists_must_match() -> None:
     with pytest.raises(ValueError, match="zip"):
         resolve(ANNA, [Learned(content="a")], [])
+
+
+def test_one_batch_takes_back_three_memories_at_most() -> None:
+    kinds = ("name", "city", "job", "diet", "pet", "car", "sport", "team")
+    held = [known(f"User's {kind} is X", key=kind, value="X", category=Category.IDENTITY) for kind in kinds]
+    said = [
+        Learned(content=f"User's {kind} is no longer X", key=kind, category=Category.IDENTITY, retraction=True)
+        for kind in kinds
+    ]
+    done = resolve(ANNA, said, [[Neighbour(each, 0.9)] for each in held])
+    assert did(done) == [Did.SUPERSEDED] * 3 + [Did.ADDED] * 5

@@ -170,7 +170,7 @@ class _Deciding:
 
     def _delete(self, record: MemoryRecord) -> bool | str:
         settlement = self._settlement
-        if len(settlement.forgets) >= settlement.limits.forgets:
+        if settlement.taken_back >= settlement.limits.forgets:
             return f"no more than {settlement.limits.forgets} memories are forgotten at once"
         if not same_subject(self._mine, self._theirs(record)):
             return "what the LLM would forget is about something else"

@@ -66,6 +66,10 @@ def _usable(settlement: Settlement, learned: Learned, given: Sequence[Neighbour]
 
 
 def _settle(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> None:
+    if learned.retraction and settlement.taken_back >= settlement.limits.forgets:
+        why = f"no more than {settlement.limits.forgets} memories are taken back at once"
+        settlement.add(learned, why, unreconciled=True)
+        return
     if learned.key is not None and not learned.review and _settle_key(settlement, learned, known):
         return
     if _settle_same(settlement, learned, known):

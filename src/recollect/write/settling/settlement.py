@@ -58,6 +58,12 @@ class Settlement:
         return found
 
     @property
+    def taken_back(self) -> int:
+        """How many memories this batch takes back, by forgetting them or by saying that they no longer hold."""
+        said = sum(each.did is Did.SUPERSEDED and each.learned.retraction for each in self.decisions)
+        return len(self.forgets) + said
+
+    @property
     def ended(self) -> set[str]:
         """The memories that this batch ends; nothing more can be done to them."""
         return {change.id for change in self.added.values() if isinstance(change, Supersede)} | self.forgets.keys()

@@ -28,12 +28,9 @@ from remember_samples import (
 
 from recollect import AsyncMemory, Memory
 from recollect.model.outcome import RecallOutcome
-from recollect.model.scope import Scope
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.consolidate import Parts, consolidate
 from recollect.upkeep.report import Report
-from recollect.upkeep.run import Run
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 DEPLOY = "To deploy payment-service: run npm build, then docker push"
@@ -282,9 +279,6 @@ async def test_10000_then_2000_added_then_12000_are_consolidated_into_one_memory
 
 
 async def consolidated(memory: AsyncMemory, *, dry_run: bool = False) -> Report:
-    """What upkeep does for Alex; it has no door of its own yet."""
-    service = memory._service
-    assert service is not None
-    means = service._means
-    parts = Parts(means.ledger, means.index, means.embedder, means.chat)
-    return await consolidate(Scope(ALEX), parts=parts, run=Run(dry_run=dry_run))
+    """What upkeep does for Alex."""
+    [report] = await memory.upkeep(["consolidate"], user_id=ALEX, dry_run=dry_run)
+    return report

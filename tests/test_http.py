@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,9 @@ from recollect import __version__, errors
 from recollect.http.app import make_app
 from recollect.http.errors import status_of
 from recollect.http.serve import is_loopback
+from recollect.model.job import JobKind, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.settings import load
 
 
@@ -46,6 +50,17 @@ def test_ready_says_degraded_when_the_ledger_is_gone(client: TestClient) -> None
     assert answer.status_code == 503
     assert answer.json()["status"] == "degraded"
     assert "closed" in answer.json()["checks"]["ledger"]
+
+
+def test_ready_says_degraded_when_work_is_not_done(client: TestClient) -> None:
+    ledger = client.app.state.service._ledger  # type: ignore[attr-defined]
+    late = NewJob(kind=JobKind.EXTRACT, due_at=now() - timedelta(seconds=400))
+    client.portal.call(client.app.state.service.care.worker.stop)  # type: ignore[union-attr, attr-defined]
+    client.portal.call(ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]
+    answer = client.get("/ready")
+    # Memories are still found and kept, so it goes on being asked.
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert "has been due for 40" in answer.json()["checks"]["jobs"]
 
 
 def test_openapi_describes_every_route(client: TestClient) -> None:

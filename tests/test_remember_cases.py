@@ -29,6 +29,7 @@ from remember_samples import (
     user,
 )
 
+from recollect.errors import Conflict
 from recollect.testing.llm_server import Recorded
 from recollect.testing.scripted_llm import ScriptedLLM
 
@@ -89,10 +90,12 @@ def test_an_instruction_in_the_assistants_words_waits_for_review_and_is_not_reca
         assert facts(memory) == []
         [waiting] = memory.get_all(user_id=ALEX, statuses=["review"])
         assert (waiting.content, waiting.trust) == (EVIL, "low")
-        filters = {"category": {"ne": "turn"}}
-        recalled = memory.recall(user("Whom do I BCC on every mail?"), **TALK, filters=filters)
+        # Neither what was learned nor the turn that said it goes into a prompt.
+        recalled = memory.recall(user("Whom do I BCC on every mail?"), **TALK, min_score=0.0)
         assert "evil" not in recalled.context.text
-        assert not memory.search("BCC on every mail", **TALK, filters=filters)
+        assert not memory.search("BCC on every mail", **TALK, filters={"category": {"ne": "turn"}})
+        with pytest.raises(Conflict, match="waits for review"):
+            memory.restore(waiting.id, user_id=ALEX, by="agent")
 
 
 def test_an_instruction_that_is_pinned_on_the_user_by_the_model_waits_for_review(

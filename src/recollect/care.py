@@ -78,10 +78,20 @@ class Care:
         self.worker.start()
         self.timekeeper.start()
 
+    async def keep_within_quotas(self, scope: Scope) -> None:
+        """Have what is too much forgotten soon after it was added, where there are quotas."""
+        if self._house.quotas.least:
+            payload = {"chore": str(Chore.QUOTA), "after": None}
+            job = NewJob(kind=JobKind.UPKEEP, key=str(Chore.QUOTA), payload=payload)
+            await self._ledger.enqueue(Scope(scope.user), [job], known_only=True)
+            self.worker.nudge()
+
     async def _do(self, job: Job) -> Mapping[str, Any]:
         match job.kind:
             case JobKind.EXTRACT:
-                return await remember.learn(job, self._means, self._learning)
+                told = await remember.learn(job, self._means, self._learning)
+                await self.keep_within_quotas(job.scope)
+                return told
             case JobKind.SUMMARISE:
                 return await afterwards.sum_up(job, await self._affordable(job.scope.user), self._learning.after)
             case JobKind.CLOSE:

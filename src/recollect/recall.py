@@ -174,6 +174,7 @@ def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) 
         explain=asked.trace,
         trace=asked.trace,
         turns=habits.turns,
+        for_prompt=True,
     )
 
 

@@ -85,7 +85,9 @@ class Service:
 
     async def add(self, scope: Scope, new: NewMemory, *, by: By, once: Once | None = None) -> Outcome:
         """Keep a memory as it is given."""
-        return await remember.add(scope, new, ledger=self._ledger, embedder=self._embedder, by=by, once=once)
+        outcome = await remember.add(scope, new, ledger=self._ledger, embedder=self._embedder, by=by, once=once)
+        await self.care.keep_within_quotas(scope)
+        return outcome
 
     async def remember(
         self,

@@ -194,7 +194,9 @@ class Settings(BaseModel):
     learn_overlap: Annotated[
         int, Field(ge=0, le=100, description="Turns before the new ones that are read along, to understand these by.")
     ] = 4
-    learn_mode: Annotated[str, Field(description="What the LLM looks for.")] = "chat"
+    learn_mode: Annotated[str, Field(description="What the LLM listens for: chat, document, task or profile.")] = (
+        "chat"
+    )
     learn_level: Annotated[
         Literal["natural", "session"],
         Field(description="Where what is learned lives: with the project or user, or in its session until promoted."),

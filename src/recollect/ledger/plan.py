@@ -239,6 +239,8 @@ def _edit(
 def _restore(plan: Plan, change: Restore) -> Outcome:
     fields: dict[str, Any] = {"status": Status.ACTIVE}
     record = _current(plan.known, change.id, change.expected_version)
+    if record.status is Status.REVIEW:
+        raise Conflict(f"memory {change.id} waits for review: approve it, or reject it")
     if record.status is Status.SUPERSEDED:
         # Its validity was ended by what took its place, not by anyone who said so.
         fields |= {"superseded_by": None, "valid_to": None}

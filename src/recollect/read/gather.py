@@ -17,6 +17,7 @@ from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.model.talk import without_talk
+from recollect.model.traits import Trait
 from recollect.read.question import Question, bare_words, named_among, without_names
 from recollect.read.ruler import Ruler
 from recollect.read.signals import Outlook, Pool
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # As many rows like any other are assumed beside the user's own: three memories say little about what is near.
 _ASSUMED_ROWS = 20
+_DICTATED = int(Trait.ASSISTANT | Trait.STANDING)
 # In deviations above the mean, for a memory that has all of the question's words.
 _NEAR_BY_WORDS = np.float32(3)
 
@@ -46,6 +48,7 @@ class Wanted:
     periods: tuple[Period, ...] = ()
     pool: int = 64
     turns: bool = True
+    for_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,11 @@ async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, 
     seen = view.sees(said.rows)
     said = Said(said.rows[seen], said.scores[seen], said.coverage[seen], said.missing, said.missed)
     outlook = _outlook(wanted, words, view, {name: speakers[name] for name in named}, near, said, ruler)
-    pool = _pool(view, wanted.vector, _candidates(view, near, said, wanted.pool), said, outlook)
+    rows = _candidates(view, near, said, wanted.pool)
+    if wanted.for_prompt:
+        # What an assistant once said someone must always do was not said by the user: no prompt is told it again.
+        rows = rows[(view.traits(rows).flags & _DICTATED) != _DICTATED]
+    pool = _pool(view, wanted.vector, rows, said, outlook)
     return Gathered(pool, outlook, view)
 
 

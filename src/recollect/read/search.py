@@ -68,6 +68,7 @@ class Search:
     explain: bool = False
     trace: bool = False
     turns: bool = True
+    for_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         periods=asked.periods,
         pool=max(_MIN_POOL, asked.limit * _POOL_FACTOR),
         turns=asked.turns,
+        for_prompt=asked.for_prompt,
     )
     # Nothing is measured by it while the embedder is away, and asking it again would be waiting twice.
     ruler = BUNDLED if notes else await finders.ruler.get()

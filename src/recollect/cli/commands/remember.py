@@ -25,9 +25,12 @@ from recollect.model.turn import Role
 @click.argument("text", nargs=-1)
 @click.option("--role", **choice(Role), default="user", help="Who said it: user or assistant. [default: user]")
 @click.option("--name", metavar="NAME", help="What the speaker is called.")
+@click.option("--mode", metavar="MODE", help="What the LLM listens for: chat, document, task or profile.")
 @click.option("--no-wait", is_flag=True, help="Leave it to a worker to learn from it.")
 @pass_given
-def remember(given: Given, text: tuple[str, ...], role: str, name: str | None, no_wait: bool) -> None:
+def remember(
+    given: Given, text: tuple[str, ...], role: str, name: str | None, mode: str | None, no_wait: bool
+) -> None:
     """Keep what was said, as a turn of a session, and learn from it.
 
     TEXT is what was said; without it, what is piped in. It can be searched at once.
@@ -35,7 +38,7 @@ def remember(given: Given, text: tuple[str, ...], role: str, name: str | None, n
     said = checked_text(given_text(text, name="text"), name="text")
     message = {"role": role, "content": said, **({"name": name} if name else {})}
     with given.open({"worker": False} if no_wait else None) as memory:
-        remembered = memory.remember(message, **given.place, by="cli", wait=not no_wait)
+        remembered = memory.remember(message, **given.place, by="cli", wait=not no_wait, mode=mode)
     if given.json:
         print_json(remembered.to_dict())
         return

@@ -91,6 +91,8 @@ def test_the_examples_of_a_commands_help_run(cli: Cli, path: str) -> None:
     cli("export", str(cli.home / "alex.jsonl"))
     if path == "export":
         (cli.home / "memories.jsonl").unlink()
+    if path == "erase":
+        cli("remember", "I moved to Lisbon", "--session", "monday", "--user", "alex")
     if path == "review":
         line = {**cli.json("show", id, "--user", "alex"), "id": new_id(), "memory": "Answer in French"}
         id = line["id"]

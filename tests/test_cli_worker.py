@@ -64,7 +64,7 @@ def worker(home: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 def say_where_they_live(home: Path, llm: ScriptedLLM, users: list[str]) -> Memory:
     """Have users say something that another process is to learn from; gives a memory to look into."""
-    memory = opened(home, llm, learn_wait_s=0.2)
+    memory = opened(home, llm, learn_wait_s=0.2, worker=False)
     for user, city in zip(users, CITIES, strict=False):
         memory.remember(exchange(f"I live in {city}"), user_id=user, session_id="s")
     # What looks on must not help.

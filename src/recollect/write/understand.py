@@ -1,0 +1,165 @@
+"""Understand some turns: from what was said to the changes that it comes to, beside what is known.
+
+screen -> extract, by an LLM or by rules -> neighbours -> resolve -> reconcile; nothing is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recollect.errors import BrokenAnswer
+from recollect.model.change import By, Change
+from recollect.model.effect import Spent
+from recollect.model.learned import Learned
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.turn import Turn
+from recollect.write.embed import with_vectors
+from recollect.write.extraction.extract import Extracted, Limits, extract
+from recollect.write.means import Means
+from recollect.write.rules.learn import find_by_rules
+from recollect.write.screening.imperatives import review_reason
+from recollect.write.screening.redact import redact
+from recollect.write.screening.screen import screen
+from recollect.write.screening.trust import said_by_user
+from recollect.write.settling.neighbours import neighbours
+from recollect.write.settling.reconcile import reconcile
+from recollect.write.settling.resolution import Limits as Settling
+from recollect.write.settling.resolve import Resolution, resolve
+from recollect.write.speakers import by_speaker
+
+# Who it is in history that learned something.
+BY = "extraction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Understanding:
+    """How what was said is understood; `by` is "llm", "rules", or "off" for not at all."""
+
+    by: str = "rules"
+    mode: str = "chat"
+    limits: Limits = field(default_factory=Limits)
+    settling: Settling = field(default_factory=Settling)
+    tokens_a_day: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Turns to learn from, what was said before them, and whether that was tried before."""
+
+    before: tuple[Turn, ...]
+    turns: tuple[Turn, ...]
+    again: bool = False
+
+    @property
+    def told(self) -> str:
+        """Which turns they are."""
+        return f"turns {self.turns[0].position} to {self.turns[-1].position}" if self.turns else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What some turns come to: changes to make, and what asking cost."""
+
+    changes: tuple[Change, ...] = ()
+    spent: tuple[Spent, ...] = ()
+
+
+async def understand(
+    scope: Scope, batch: Batch, means: Means, habits: Understanding
+) -> tuple[Understood, dict[str, Any]]:
+    """What the turns come to beside what is known, and how that was found, as the job's result tells it."""
+    screened = screen(batch.turns, before=batch.before)
+    reason = screened.reason if batch.turns else "all that was said had been learned from before"
+    told: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
+    if not screened.worth:
+        return Understood(), told
+    found, how = await _extracted(scope, screened.turns, screen(batch.before).turns, means, habits)
+    settled = await _settled(scope, found, screened.turns, means, habits)
+    told |= {"by": how, "dropped": _told(found.dropped), "decisions": _told(settled.reasons)}
+    spent = (*_spent(scope, "extract", found), *_spent(scope, "reconcile", settled))
+    return Understood(settled.changes, spent), told
+
+
+def _told(reasons: Sequence[str]) -> list[str]:
+    """Reasons as they may be kept: they quote what a model wrote, whatever that was."""
+    return [redact(reason).text for reason in reasons]
+
+
+async def _extracted(
+    scope: Scope, turns: Sequence[Turn], before: Sequence[Turn], means: Means, habits: Understanding
+) -> tuple[Extracted, str]:
+    """What the turns say, and who found it: the LLM, or rules where there is none or its budget is used up."""
+    how = habits.by
+    if how == "llm" and habits.tokens_a_day:
+        spent = await means.ledger.spent_today(scope.user)
+        if spent.tokens >= habits.tokens_a_day:
+            how = f"rules, since the LLM has used today's {habits.tokens_a_day:,} tokens of this user"
+    if means.chat is None or how != "llm":
+        said = [*before, *turns]
+        stated = find_by_rules(said, now=now())
+        learned = [each for each in by_speaker(stated.learned, said) if _is_of(turns, each)]
+        return Extracted(learned=tuple(_worth(learned, habits.limits)), dropped=tuple(stated.dropped)), how
+    try:
+        found = await extract(
+            turns, chat=means.chat, context=before, mode=habits.mode, now=now(), limits=habits.limits
+        )
+    except BrokenAnswer as error:
+        # It cost something all the same.
+        await means.ledger.apply(scope, [], by=By(BY), effects=[_spent_on(scope, "extract", means.chat.model, error)])
+        raise
+    return found, how
+
+
+def _is_of(turns: Sequence[Turn], learned: Learned) -> bool:
+    """Whether it was said in these turns, and not in those that were only read to understand them."""
+    ids = {turn.id for turn in turns}
+    return any(id in ids for id in learned.evidence)
+
+
+def _worth(learned: Sequence[Learned], limits: Limits) -> list[Learned]:
+    return [
+        each
+        for each in learned
+        if each.importance >= limits.min_importance and each.confidence >= limits.min_confidence
+    ]
+
+
+async def _settled(
+    scope: Scope, found: Extracted, turns: Sequence[Turn], means: Means, habits: Understanding
+) -> Resolution:
+    """The changes that what was found comes to, beside what is known."""
+    said = {turn.id: turn.said_at for turn in turns}
+    learned = [
+        replace(
+            each,
+            review=review_reason(each, said_by_user(each, turns)),
+            said_at=max((said[id] for id in each.evidence if id in said), default=None),
+        )
+        for each in found.learned
+    ]
+    near = await neighbours(scope, learned, ledger=means.ledger, index=means.index, embedder=means.embedder)
+    digest = found.prompt_digest or None
+    settled = resolve(scope, learned, near, limits=habits.settling, prompt_digest=digest)
+    chat = means.chat if found.calls else None
+    settled = await reconcile(scope, settled, chat=chat, limits=habits.settling, prompt_digest=digest)
+    return replace(settled, changes=tuple(await with_vectors(settled.changes, embedder=means.embedder)))
+
+
+def _spent(scope: Scope, step: str, cost: Extracted | Resolution) -> list[Spent]:
+    """What a step asked of a model, if it did."""
+    return [_spent_on(scope, step, cost.model, cost)] if cost.calls else []
+
+
+def _spent_on(scope: Scope, step: str, model: str, cost: Extracted | Resolution | BrokenAnswer) -> Spent:
+    return Spent(
+        user=scope.user,
+        step=step,
+        model=model,
+        calls=cost.calls,
+        tokens_in=cost.tokens_in,
+        tokens_out=cost.tokens_out,
+        at=now(),
+    )

@@ -34,8 +34,20 @@ def ends(work: Callable[[], Any], within_s: float = 10) -> bool:
     return not thread.is_alive()
 
 
+@pytest.fixture(autouse=True)
+def others() -> Iterator[None]:
+    """Threads that tests before this one left behind are not ours to end."""
+    OTHERS.update(threading.enumerate())
+    yield
+    OTHERS.clear()
+
+
+OTHERS: set[threading.Thread] = set()
+
+
 def our_threads() -> list[str]:
-    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("recollect"))
+    threads = (thread for thread in threading.enumerate() if thread not in OTHERS)
+    return sorted(thread.name for thread in threads if thread.name.startswith("recollect"))
 
 
 def none_of_ours_left(within_s: float = 5) -> bool:

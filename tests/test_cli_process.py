@@ -85,7 +85,7 @@ def test_a_full_disk_under_the_output_is_told(tmp_path: Path) -> None:
 
 
 def interrupted(command: subprocess.Popen[bytes]) -> int:
-    """How it ends on Ctrl-C; one that comes just before the answer is waited for goes unnoticed, so it is repeated."""
+    """How it ends on Ctrl-C, pressed again if one that came just before the answer was waited for went unnoticed."""
     for _ in range(5):
         command.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):

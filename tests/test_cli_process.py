@@ -98,7 +98,13 @@ def test_an_interrupt_at_the_question_forgets_nothing_and_ends_with_130(tmp_path
     assert run(tmp_path, "add", "Likes tea").returncode == 0
     terminal, inside = pty.openpty()
     command = subprocess.Popen(
-        [*COMMAND, "forget", "--all"], stdin=inside, stdout=inside, stderr=inside, env=environment(tmp_path)
+        [*COMMAND, "forget", "--all"],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env=environment(tmp_path),
+        # Whoever runs the tests behind a shell ignores Ctrl-C, and all they start would, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with command:
         shown = b""

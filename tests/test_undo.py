@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from recollect import Memory, Status
+from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    with Memory(home=tmp_path, embedder=FakeEmbedder(32)) as memory:
+    # What is learned behind would be the last change.
+    with Memory(settings=Settings(home=tmp_path, learn="off"), embedder=FakeEmbedder(32)) as memory:
         yield memory
 
 

@@ -27,7 +27,8 @@ def test_a_session_is_erased_with_what_was_learned_from_it(cli: Cli) -> None:
     assert told.startswith("Erased everything of user default in session monday for good  receipt ")
     assert "  ledger: memories 1, turns 1" in told
     assert [each["id"] for each in cli.json("list")["results"]] == [kept]
-    assert cli.json("jobs") == {"results": []}
+    # The clock may have given out chores meanwhile; they concern nobody's words.
+    assert [job for job in cli.json("jobs")["results"] if job["kind"] != "upkeep"] == []
     assert "Lisbon" not in (cli.home / "recollect.db").read_bytes().decode("latin-1")
 
 

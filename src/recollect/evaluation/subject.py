@@ -41,7 +41,8 @@ async def borrowed_embedder(settings: Settings) -> AsyncIterator[Embedder]:
 async def temporary_memory(settings: Settings, embedder: Embedder) -> AsyncIterator[AsyncMemory]:
     """An empty memory set up as the user's is, in a folder that goes away."""
     with tempfile.TemporaryDirectory(prefix="recollect-eval-") as home:
-        own = settings.model_copy(update={"home": Path(home), "database": ""})
+        # What was said years ago would end its session at the first look at the clock, before or after a question.
+        own = settings.model_copy(update={"home": Path(home), "database": "", "session_idle_s": 0.0})
         async with AsyncMemory(settings=own, embedder=embedder) as memory:
             yield memory
 

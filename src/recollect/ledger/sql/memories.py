@@ -87,14 +87,17 @@ async def keyed(
     tx: Tx, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
 ) -> list[MemoryRecord]:
     """The most important facts with a key; read by the index that keeps keys unique."""
-    params: dict[str, Any] = {"least": least, "limit": checked_limit(limit)}
-    rows = await tx.rows(
-        f"SELECT {SELECTED} FROM memories WHERE {_seen(tx, scope, filter, params, as_of=as_of)} "
-        'AND "key" IS NOT NULL AND importance >= :least '
-        "ORDER BY importance DESC, row LIMIT :limit",
+    params: dict[str, Any] = {"least": least}
+    # Most users have none, and sorting whole rows costs more than finding that out.
+    found = await tx.rows(
+        f"SELECT row, importance FROM memories WHERE {_seen(tx, scope, filter, params, as_of=as_of)} "
+        'AND "key" IS NOT NULL AND importance >= :least',
         params,
     )
-    return [from_row(row) for row in rows]
+    best = sorted(found, key=lambda each: (-each[1], each[0]))[: checked_limit(limit)]
+    places = {row: place for place, (row, _) in enumerate(best)}
+    facts = await fetch(tx, scope, list(places), filter, as_of=as_of) if places else []
+    return [each.record for each in sorted(facts, key=lambda each: places[each.row])]
 
 
 def _seen(tx: Tx, scope: Scope, filter: Filter, params: dict[str, Any], *, as_of: datetime | None) -> str:

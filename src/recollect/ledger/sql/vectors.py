@@ -79,15 +79,12 @@ async def embed(
 
 async def revision(tx: Tx, user: str) -> Revision:
     """The user's revision."""
+    row = await one(tx, "SELECT revision, epoch FROM users WHERE user_id = :user", {"user": user})
+    if row and row[0]:
+        return Revision(row[0], row[1])
     # Whoever has nothing, because all of it was erased, is still known by the epoch that came of it.
-    row = await one(
-        tx,
-        "SELECT revision, epoch FROM users WHERE user_id = :user "
-        "UNION ALL SELECT 0, epoch FROM erasures WHERE user_id = :digest AND epoch IS NOT NULL "
-        "ORDER BY 2 DESC, 1 DESC LIMIT 1",
-        {"user": user, "digest": user_digest(user)},
-    )
-    return Revision(row[0], row[1]) if row else Revision()
+    erased = await one(tx, "SELECT max(epoch) FROM erasures WHERE user_id = :digest", {"digest": user_digest(user)})
+    return Revision(0, max(row[1] if row else 0, (erased[0] if erased else 0) or 0))
 
 
 async def index_rows(tx: Tx, user: str, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:

@@ -14,6 +14,8 @@ RecollectError
 │   │   ├── StoreBusy     other writers held the ledger for too long     (retryable)
 │   │   └── DiskFull      no space left for the ledger                   (retryable)
 │   ├── Backlog           more work waits for a user than may            (retryable)
+│   ├── UpstreamUnavailable  the endpoint chats are sent to does not answer  (retryable)
+│   │   └── UpstreamBroken   it broke off in the middle of its answer      (retryable)
 │   └── ModelUnavailable  an embedder, reranker or LLM does not answer   (retryable)
 │       └── BrokenAnswer  it answered, but nothing that can be used      (retryable)
 ├── StoreCorrupt          the ledger's file is damaged
@@ -82,6 +84,14 @@ class StoreBusy(StoreUnavailable):
 
 class DiskFull(StoreUnavailable):
     """There is no space left for the ledger."""
+
+
+class UpstreamUnavailable(Unavailable):
+    """The endpoint that chats are sent to gave no answer."""
+
+
+class UpstreamBroken(UpstreamUnavailable):
+    """The endpoint that chats are sent to broke off in the middle of its answer."""
 
 
 class ModelUnavailable(Unavailable):

@@ -1,0 +1,51 @@
+"""What an upstream is: something that is sent a request and gives a reply as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request for an upstream; `path` comes after its base URL and is sent as it is, with its query."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Sequence[Header] = ()
+    body: bytes | AsyncIterable[bytes] = b""
+
+
+class Reply(Protocol):
+    """An answer whose head is here and whose body is on its way."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes, still encoded as the headers say; a break is an UpstreamBroken."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of it, read to its end or not; an upstream that still writes notices at once."""
+        ...
+
+
+class Upstream(Protocol):
+    """Where chats are answered."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def send(self, ask: Ask) -> Reply:
+        """The reply once its head is here; UpstreamUnavailable if none came."""
+        ...
+
+    async def close(self) -> None: ...

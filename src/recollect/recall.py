@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, RecollectError
 from recollect.language.when import TimeWords, spoken_of
 from recollect.model.context import Context
+from recollect.model.message import text_of
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, Recalled
@@ -26,6 +27,7 @@ from recollect.read.format import format_context
 from recollect.read.inject import Place, inject
 from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
 from recollect.read.search import Finders, Search, Taste, search
+from recollect.read.select import same_words
 from recollect.read.trace import Clock
 from recollect.read.withhold import withhold
 
@@ -50,6 +52,7 @@ class Recall:
     is_fact: bool | None = None
     requires_tool: bool | None = None
     summary: str | None = None
+    recency_weight: float | None = None
     trace: bool = False
 
 
@@ -88,14 +91,14 @@ async def recall(
             return await _recall(scope, asked, habits, finders, chat, clock)
     except InvalidInput:
         raise
-    except TimeoutError:
-        return _without(asked, clock, RecallOutcome.UNAVAILABLE, f"it took more than {habits.timeout_s:g} s")
+    except TimeoutError as error:
+        return _failed(asked, clock, error, f"it took more than {habits.timeout_s:g} s")
     except RecollectError as error:
-        return _without(asked, clock, RecallOutcome.UNAVAILABLE, str(error))
+        return _failed(asked, clock, error, str(error))
     except Exception as error:
         # A fault of ours, or of a part the caller gave: it is told, and the chat goes on.
         _log.exception("recall failed")
-        return _without(asked, clock, RecallOutcome.UNAVAILABLE, f"recall failed: {error!r}")
+        return _failed(asked, clock, error, f"recall failed: {error!r}")
 
 
 async def _recall(
@@ -111,7 +114,8 @@ async def _recall(
         return _without(asked, clock, RecallOutcome.IGNORED, decision.reason)
     rewritten = await rewrite(asked.messages, mode=habits.rewrite, chat=chat, timeout_s=habits.rewrite_timeout_s)
     clock.mark("rewrite")
-    searching = asyncio.create_task(search(scope, _search(asked, habits, rewritten, question), habits.taste, finders))
+    wanted = _search(asked, habits, rewritten, question)
+    searching = asyncio.create_task(search(scope, wanted, _taste(asked, habits), finders))
     try:
         facts = await _facts(scope, asked, habits, finders)
         summary = await _summary(scope, asked, habits, finders)
@@ -175,7 +179,19 @@ def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) 
         trace=asked.trace,
         turns=habits.turns,
         for_prompt=True,
+        said=_said(asked.messages),
     )
+
+
+def _taste(asked: Recall, habits: Habits) -> Taste:
+    if asked.recency_weight is None:
+        return habits.taste
+    return replace(habits.taste, weights=replace(habits.taste.weights, recency=asked.recency_weight))
+
+
+def _said(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """What stands in the messages already; memory need not say it again."""
+    return frozenset(same_words(text_of(each.get("content"))) for each in messages if isinstance(each, Mapping))
 
 
 def _outcome(context: Context, withheld: str) -> RecallOutcome:
@@ -188,6 +204,10 @@ def _told(context: Context, withheld: str) -> str:
     if not context.text:
         return f"nothing may be shown: {withheld}" if withheld else "nothing that was kept fits the question"
     return "1 memory" if len(context.used) == 1 else f"{len(context.used)} memories"
+
+
+def _failed(asked: Recall, clock: Clock, error: Exception, reason: str) -> Recalled:
+    return replace(_without(asked, clock, RecallOutcome.UNAVAILABLE, reason), error=error)
 
 
 def _without(asked: Recall, clock: Clock, outcome: RecallOutcome, reason: str) -> Recalled:

@@ -10,6 +10,7 @@ from typing import Any
 
 from recollect import recall, remember
 from recollect.care import Care
+from recollect.conversation.thread import Threads
 from recollect.errors import NotFound, RecollectError
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
 from recollect.model.ids import new_id
@@ -65,6 +66,7 @@ class Service:
         self._chat = chat
         self._habits = habits or Habits()
         self._accesses = Accesses(finders.ledger)
+        self.threads = Threads(finders.ledger)
         self._learning = learning or Learning()
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
         self.care = Care(

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 
 def _also(*names: str) -> Any:
     """Environment variables other tools use for the same thing; ours wins over them."""
     return {"also": names}
+
+
+class UpstreamSettings(BaseModel):
+    """One of several endpoints that chats are sent to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    models: Annotated[str, Field(description="Names of its models, * for any letters, separated by commas.")]
+    url: Annotated[str, Field(description="Base URL.")]
+    api_key: Annotated[SecretStr, Field(description="Key for it; empty to pass on the client's own.")] = SecretStr("")
+
+
+def _read_json(value: Any) -> Any:
+    """In an environment variable, a table is written as JSON."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 class Settings(BaseModel):
@@ -283,6 +299,47 @@ class Settings(BaseModel):
     redact_turns: Annotated[
         bool, Field(description="Keep passwords, keys and card numbers out of the log of what was said, too.")
     ] = True
+
+    upstream_url: Annotated[
+        str,
+        Field(
+            description="Base URL of the OpenAI-compatible endpoint that chats are sent to; empty for the built-in "
+            "answers from memory, or, where a key is set, for OpenAI's own.",
+            json_schema_extra=_also("OPENAI_BASE_URL"),
+        ),
+    ] = ""
+    upstream_api_key: Annotated[
+        SecretStr,
+        Field(
+            description="Key for it; empty to pass on the client's own.", json_schema_extra=_also("OPENAI_API_KEY")
+        ),
+    ] = SecretStr("")
+    upstreams: Annotated[
+        dict[str, UpstreamSettings],
+        BeforeValidator(_read_json),
+        Field(description="More endpoints by the names of their models: tables of models, url and api_key."),
+    ] = {}
+    upstream_connect_s: Annotated[
+        float, Field(gt=0, le=600, description="Longest wait for a connection to an endpoint.")
+    ] = 10.0
+    upstream_timeout_s: Annotated[
+        float, Field(gt=0, le=86_400, description="Longest silence of an endpoint, before and in its answer.")
+    ] = 600.0
+    chat_user: Annotated[str, Field(min_length=1, description="Whose memory it is when a chat names no user.")] = (
+        "default"
+    )
+    chat_memory_id: Annotated[
+        str, Field(description="Conversation of chats that name none; empty to know each by its beginning.")
+    ] = ""
+    chat_memory_hits: Annotated[
+        bool, Field(description="Add memory_hits to every answer that is not streamed; else where it is asked for.")
+    ] = False
+    chat_recall_s: Annotated[
+        float, Field(gt=0, le=60, description="Longest a chat waits for memory; then it goes on without.")
+    ] = 0.3
+    max_body_mb: Annotated[int, Field(ge=1, le=4096, description="Largest body of a request that is read whole.")] = (
+        32
+    )
 
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from recollect import __version__
 from recollect.http.errors import install_errors
 from recollect.http.health import router as health
+from recollect.http.proxy.routes import Proxy
 from recollect.settings import Settings
 from recollect.wiring import open_service
 
@@ -18,6 +19,7 @@ DESCRIPTION = "Long-term memory for LLM applications and agents."
 
 def make_app(settings: Settings) -> FastAPI:
     """An application that opens its service when it starts and closes it when it stops."""
+    proxy = Proxy(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -25,12 +27,14 @@ def make_app(settings: Settings) -> FastAPI:
         if settings.worker:
             app.state.service.care.start()
         try:
-            yield
+            async with proxy.running(app.state.service):
+                yield
         finally:
             await app.state.service.close()
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings = settings
     app.include_router(health)
+    app.router.routes.extend(proxy.routes())
     install_errors(app)
     return app

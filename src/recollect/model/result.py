@@ -103,6 +103,8 @@ class Recalled:
     steps_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     candidates: tuple[Traced, ...] = ()
+    # What made memory unavailable, for whoever counts failures; the reason says it in words.
+    error: Exception | None = None
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

@@ -69,6 +69,7 @@ class Search:
     trace: bool = False
     turns: bool = True
     for_prompt: bool = False
+    said: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,13 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     if not asked.periods:
         good = freshen(good, _vectors(found, good), question)
     clock.mark("rank")
-    choice = Choice(limit=asked.limit, diversity=taste.diversity, per_source=taste.per_source, elbow=taste.elbow)
+    choice = Choice(
+        limit=asked.limit,
+        diversity=taste.diversity,
+        per_source=taste.per_source,
+        elbow=taste.elbow,
+        said=asked.said,
+    )
     kept = select(good, _vectors(found, good), choice)
     clock.mark("select")
     hits = tuple(_hit(asked, each, table) for each in sorted(kept, key=lambda each: -each.score))

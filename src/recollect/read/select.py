@@ -21,12 +21,21 @@ _ELBOW = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How many hits, how varied, how many of one source at most, and whether to stop where scores fall."""
+    """How many hits, how varied, how many of one source at most, and whether to stop where scores fall.
+
+    What is `said` already, in the words of `same_words`, is left out.
+    """
 
     limit: int
     diversity: float = 0.7
     per_source: int = 2
     elbow: bool = False
+    said: frozenset[str] = frozenset()
+
+
+def same_words(text: str) -> str:
+    """The text as it is compared: neither case nor spaces matter."""
+    return " ".join(text.casefold().split())
 
 
 def above(candidates: Sequence[Candidate], min_score: float) -> list[Candidate]:
@@ -45,7 +54,7 @@ def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32], choice
 
     `vectors` are those of the candidates, in their order.
     """
-    allowed = _apart(candidates, choice.per_source)
+    allowed = _apart(candidates, choice)
     if choice.elbow:
         allowed = _before_elbow(candidates, allowed)
     kept = _varied(candidates, allowed, vectors, choice)
@@ -55,15 +64,17 @@ def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32], choice
     return [candidates[at] for at in kept]
 
 
-def _apart(candidates: Sequence[Candidate], per_source: int) -> list[int]:
+def _apart(candidates: Sequence[Candidate], choice: Choice) -> list[int]:
     """Without what says the same words again, and without too many that stem from one turn."""
     said: dict[str, int] = {}
     sources: Counter[str] = Counter()
     kept: list[int] = []
     for at, each in enumerate(candidates):
-        words = " ".join(each.record.content.casefold().split())
+        words = same_words(each.record.content)
         turns = _turns(each)
-        if words in said:
+        if words in choice.said and each.record.category is Category.TURN:
+            each.fate = "it stands in the messages already"
+        elif words in said:
             # What was learned is worth more than the turn that says it in the same words.
             first = candidates[said[words]]
             if first.record.category is Category.TURN and each.record.category is not Category.TURN:
@@ -71,8 +82,8 @@ def _apart(candidates: Sequence[Candidate], per_source: int) -> list[int]:
                 said[words] = at
                 first, each = each, first
             each.fate = "it says what another hit says"
-        elif any(sources[turn] >= per_source for turn in turns):
-            each.fate = f"there are {per_source} hits of the same turn already"
+        elif any(sources[turn] >= choice.per_source for turn in turns):
+            each.fate = f"there are {choice.per_source} hits of the same turn already"
         else:
             said[words] = at
             sources.update(turns)

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from recollect.model.result import Recalled
+
 Header: TypeAlias = tuple[bytes, bytes]
 
 
@@ -18,6 +20,8 @@ class Ask:
     query: str = ""
     headers: Sequence[Header] = ()
     body: bytes | AsyncIterable[bytes] = b""
+    # What memory gave for it, for an upstream that answers from that.
+    recalled: Recalled | None = None
 
 
 class Reply(Protocol):

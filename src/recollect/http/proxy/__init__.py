@@ -1,0 +1,1 @@
+"""The proxy: an OpenAI endpoint that remembers."""

@@ -1,0 +1,190 @@
+"""A JSON body as it came, with the places of its parts, so that a part can change and every other byte stay.
+
+Parsed and printed again, a body would lose the forms of its numbers, its spaces and its escapes; what is put in and
+taken out by place changes nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
+from typing import Any, TypeAlias
+
+from recollect.errors import InvalidInput
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_decode = JSONDecoder().raw_decode
+# A piece of text that stands for an old item, by its number, or for none.
+Piece: TypeAlias = tuple[int | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A member of an object, or an element of an array, and where it and its value stand in the text."""
+
+    start: int
+    value_at: int
+    end: int
+    value: Any
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object or an array: from its bracket to after the other one, and what is in it."""
+
+    start: int
+    end: int
+    items: tuple[Item, ...]
+
+    def written(self, text: str, pieces: Iterable[Piece]) -> str:
+        """The pieces between the brackets; old ones that still follow each other keep what stood between them."""
+        parts, fresh, expected = [text[self.start]], list[str](), 0
+        for number, piece in pieces:
+            if number is None:
+                fresh.append(piece)
+                continue
+            between = self._before(text, number) if number == expected else ", "
+            parts.append(between if len(parts) > 1 else self._before(text, 0))
+            parts.append(", ".join([*fresh, piece]))
+            fresh, expected = [], number + 1
+        if fresh:
+            parts.append((", " if len(parts) > 1 else "") + ", ".join(fresh))
+        last = self.items[-1].end if self.items else self.start + 1
+        return "".join([*parts, text[last : self.end]])
+
+    def _before(self, text: str, number: int) -> str:
+        start = self.items[number - 1].end if number else self.start + 1
+        return text[start : self.items[number].start]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The object that a request is, and its text."""
+
+    text: str
+    listed: Listed
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The members by name, as any parser would give them."""
+        return {item.name: item.value for item in self.listed.items}
+
+    def has_one(self, name: str) -> bool:
+        """Whether there is a member of this name, and no second one that other parsers might take for it."""
+        return sum(item.name == name for item in self.listed.items) == 1
+
+    def rewritten(self, changed: Mapping[str, Any], *, without: Collection[str] = ()) -> bytes:
+        """The text with other values for some members, and without some; all else as it was.
+
+        Where a new value holds parts of the old one (the very same objects), these keep their bytes.
+        """
+        items = enumerate(self.listed.items)
+        pieces = [(number, _member(self.text, item, changed)) for number, item in items if item.name not in without]
+        whole = self.listed.written(self.text, pieces)
+        return (self.text[: self.listed.start] + whole + self.text[self.listed.end :]).encode("utf-8")
+
+
+def read_body(raw: bytes) -> Body:
+    """The body of a request; InvalidInput if it is not a JSON object in UTF-8."""
+    try:
+        text = raw.decode("utf-8")
+        listed = _object(text, _skip(text, 0))
+        if _skip(text, listed.end) != len(text):
+            raise ValueError("it goes on after its end")
+        return Body(text, listed)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply") from None
+    except (ValueError, StopIteration, IndexError) as error:
+        raise InvalidInput(f"the body is not a JSON object: {_told(error)}") from None
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else "it ends too early"
+
+
+def _object(text: str, at: int) -> Listed:
+    """The object that starts here."""
+    if text[at] != "{":
+        raise ValueError(f"an object is expected at character {at}")
+    start, items = at, list[Item]()
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        at = _past(text, at, ",") if items else at
+        if text[at] != '"':
+            raise ValueError(f"a name is expected at character {at}")
+        name, after = scanstring(text, at + 1)
+        value_at = _past(text, _skip(text, after), ":")
+        value, end = _decode(text, value_at)
+        items.append(Item(at, value_at, end, value, name))
+        at = _skip(text, end)
+    return Listed(start, at + 1, tuple(items))
+
+
+def _array(text: str, at: int) -> Listed:
+    """The array that starts here."""
+    start, items = at, list[Item]()
+    at = _skip(text, at + 1)
+    while text[at] != "]":
+        at = _past(text, at, ",") if items else at
+        value, end = _decode(text, at)
+        items.append(Item(at, at, end, value))
+        at = _skip(text, end)
+    return Listed(start, at + 1, tuple(items))
+
+
+def _past(text: str, at: int, mark: str) -> int:
+    if text[at] != mark:
+        raise ValueError(f"{mark!r} is expected at character {at}")
+    return _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
+
+
+def _member(text: str, item: Item, changed: Mapping[str, Any]) -> str:
+    if item.name not in changed:
+        return text[item.start : item.end]
+    return text[item.start : item.value_at] + _value(text, item.value_at, item.value, changed[item.name])
+
+
+def _value(text: str, at: int, old: Any, new: Any) -> str:
+    """A new value in place of the old one, which stands here."""
+    if isinstance(old, list) and isinstance(new, Sequence) and not isinstance(new, str):
+        listed = _array(text, at)
+        return listed.written(text, _elements(text, listed, old, new))
+    if isinstance(old, dict) and isinstance(new, Mapping) and list(old) == list(new):
+        listed = _object(text, at)
+        changed = {name: value for name, value in new.items() if value is not old[name]}
+        return listed.written(text, [(at, _member(text, each, changed)) for at, each in enumerate(listed.items)])
+    return json.dumps(new)
+
+
+def _elements(text: str, listed: Listed, old: Sequence[Any], new: Sequence[Any]) -> list[Piece]:
+    """The elements of a new array: those of the old one by their bytes, one that was changed by what stayed of it."""
+    numbers = {id(value): number for number, value in enumerate(old)}
+    kept = {numbers.get(id(value)) for value in new}
+    pieces: list[Piece] = []
+    following = 0
+    for value in new:
+        number = numbers.get(id(value))
+        if number is not None:
+            pieces.append((number, text[listed.items[number].start : listed.items[number].end]))
+            following = number + 1
+        elif following < len(old) and following not in kept and _alike(old[following], value):
+            pieces.append((following, _value(text, listed.items[following].start, old[following], value)))
+            following += 1
+        else:
+            pieces.append((None, json.dumps(value)))
+    return pieces
+
+
+def _alike(old: Any, new: Any) -> bool:
+    return isinstance(old, dict) and isinstance(new, Mapping) and list(old) == list(new)

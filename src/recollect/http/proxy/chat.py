@@ -1,0 +1,137 @@
+"""POST /v1/chat/completions: recall, send on, relay, remember.
+
+The upstream gets the body as it came but for one message; the client gets the answer as it came, byte for byte.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from recollect.errors import InvalidInput, UpstreamBroken, UpstreamUnavailable
+from recollect.http.proxy.body import Body, read_body
+from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, head, part, read_whole
+from recollect.http.proxy.headers import by_name, readable, to_client, to_upstream
+from recollect.http.proxy.hits import with_hits
+from recollect.http.proxy.listener import Listener
+from recollect.http.proxy.memory import ChatMemory, Exchange
+from recollect.http.proxy.steering import FIELDS, Defaults, InvalidField, Steering, steer
+from recollect.http.upstream.protocol import Ask, Reply
+from recollect.http.upstream.upstreams import Upstreams
+
+_log = logging.getLogger("recollect")
+_PATH = "/chat/completions"
+
+
+class ChatCompletions:
+    """The endpoint, as a bare ASGI application: it is what every chat waits for."""
+
+    def __init__(self, memory: ChatMemory, upstreams: Upstreams, defaults: Defaults, *, max_body: int) -> None:
+        self._memory = memory
+        self._upstreams = upstreams
+        self._defaults = defaults
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            raw = await read_whole(receive, self._max_body)
+            body = read_body(raw)
+            fields = body.fields
+            steering = steer(fields, by_name(scope["headers"]), self._defaults)
+        except Gone:
+            return
+        except TooLarge:
+            most = self._max_body >> 20
+            await answer_error(send, 413, f"the body is larger than {most} MiB", code="body_too_large")
+            return
+        except InvalidField as error:
+            await answer_error(send, 400, str(error), code="invalid_memory_field", param=error.name)
+            return
+        except InvalidInput as error:
+            await answer_error(send, 400, str(error), code="invalid_body")
+            return
+        async with Watch(receive):
+            await self._answer(scope, send, raw, body, fields, steering)
+
+    async def _answer(
+        self, scope: Scope, send: Send, raw: bytes, body: Body, fields: Mapping[str, Any], steering: Steering
+    ) -> None:
+        messages = fields.get("messages")
+        if not isinstance(messages, list) or not body.has_one("messages"):
+            # The upstream has its own words for what is wrong with it.
+            steering, messages = _without_memory(steering), []
+        exchange = await self._memory.begin(steering, messages)
+        # Beside the upstream's work, so that nobody waits for the disk; done before the first byte is relayed.
+        keeping = self._memory.behind(self._memory.keep_said(exchange))
+        model = fields.get("model")
+        route = self._upstreams.of(model if isinstance(model, str) else "")
+        changed = {} if exchange.messages is messages else {"messages": exchange.messages}
+        if changed or not FIELDS.isdisjoint(fields):
+            raw = body.rewritten(changed, without=FIELDS)
+        headers = readable(to_upstream(scope["headers"], route.key, length=len(raw)))
+        query = scope["query_string"].decode("latin-1")
+        ask = Ask(method="POST", path=_PATH, query=query, headers=headers, body=raw, recalled=exchange.recalled)
+        try:
+            reply = await route.upstream.send(ask)
+        except UpstreamUnavailable as error:
+            await keeping
+            _log.warning("%s", error)
+            await answer_error(send, 502, str(error), code="upstream_unavailable", headers=_told(exchange))
+            return
+        await keeping
+        await self._relay(send, reply, exchange, streamed=fields.get("stream") is True)
+
+    async def _relay(self, send: Send, reply: Reply, exchange: Exchange, *, streamed: bool) -> None:
+        found = by_name(reply.headers)
+        streamed = streamed and found.get("content-type", "").startswith("text/event-stream")
+        listener = Listener(streamed=streamed, encoding=found.get("content-encoding", ""))
+        try:
+            if 300 <= reply.status < 400:
+                await _refuse_redirect(send, exchange)
+            elif exchange.steering.tells_hits and not streamed and reply.status == 200:
+                await _relay_with_hits(send, reply, exchange, listener)
+            else:
+                await send(head(reply.status, to_client(reply.headers, _told(exchange))))
+                async for chunk in reply.chunks():
+                    listener.hear(chunk)
+                    await send(part(chunk, more=True))
+                await send(part(b"", more=False))
+        except UpstreamBroken as error:
+            # Not ended as an answer ends, the connection is closed: the client must not take it for whole.
+            _log.warning("%s", error)
+        finally:
+            if reply.status < 300:
+                self._memory.behind(self._keep_answer(exchange, listener))
+            await reply.close()
+
+    async def _keep_answer(self, exchange: Exchange, listener: Listener) -> None:
+        await self._memory.keep_answer(exchange, listener.text())
+
+
+def _without_memory(steering: Steering) -> Steering:
+    return Steering(scope=steering.scope, reads=False, writes=False)
+
+
+def _told(exchange: Exchange) -> dict[str, str]:
+    told = {"x-memory-status": exchange.status, "x-memory-hits": str(exchange.hits)}
+    return told | {"x-memory-turn": exchange.turn_id} if exchange.turn_id else told
+
+
+async def _refuse_redirect(send: Send, exchange: Exchange) -> None:
+    message = "the upstream sends chats on to another address; set upstream_url to that address if it is trusted"
+    await answer_error(send, 502, message, code="upstream_redirects", headers=_told(exchange))
+
+
+async def _relay_with_hits(send: Send, reply: Reply, exchange: Exchange, listener: Listener) -> None:
+    raw = bytearray()
+    async for chunk in reply.chunks():
+        listener.hear(chunk)
+        raw += chunk
+    changed = with_hits(listener.plain, exchange.recalled)
+    length = len(raw) if changed is None else len(changed)
+    headers = to_client(reply.headers, _told(exchange), length=None if changed is None else length)
+    await send(head(reply.status, headers))
+    await send(part(bytes(raw) if changed is None else changed, more=False))

@@ -1,0 +1,172 @@
+"""What a chat request says about memory: whose it is, what is read, what is kept.
+
+Headers come before fields of the body, since a gateway sets them for clients that cannot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.model.memory import MemoryType
+from recollect.model.query import EVERYTHING, Filter, Op, Where
+from recollect.model.scope import Scope
+
+# Ours: they steer memory and are never sent on. `user` and `metadata` are the upstream's, and stay.
+FIELDS = frozenset({
+    "memory_id", "memory_top_k", "memory_recency_weight", "memory_score_threshold", "memory_hits",
+    "memory_config", "memory_context",
+})  # fmt: skip
+HEADER_PREFIX = "x-memory"
+_MOST = 1000
+# The bucket that every conversation sees: the user's own level.
+_EVERYWHERE = "global"
+
+
+class InvalidField(InvalidInput):
+    """A field or header that steers memory has a value it cannot have."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name} {problem}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steering:
+    """How memory takes part in one request; None is whatever is set up."""
+
+    scope: Scope
+    reads: bool = True
+    writes: bool = True
+    limit: int | None = None
+    min_score: float | None = None
+    recency_weight: float | None = None
+    types: tuple[MemoryType, ...] = ()
+    tells_hits: bool = False
+
+    @property
+    def filter(self) -> Filter:
+        """The types that are wanted; without any, all of them."""
+        return Where("type", Op.IN, tuple(map(str, self.types))) if self.types else EVERYTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What holds for requests that do not say."""
+
+    user: str = "default"
+    # Names the memories that requests share which name none; empty where the user's own are meant.
+    memory_id: str = ""
+    tells_hits: bool = False
+
+
+def steer(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults) -> Steering:
+    """What the request asks of memory; InvalidField where it asks nonsense."""
+    config = _object(fields, "memory_config")
+    reads, writes = _switch(headers)
+    enabled = _flag(config, "memory_config.enabled", default=True)
+    limit = _whole(fields, "memory_top_k")
+    if limit is None:
+        limit = _whole(config, "memory_config.retrieval_limit")
+    least = _share(fields, "memory_score_threshold")
+    return Steering(
+        scope=_scope(fields, headers, defaults),
+        reads=reads and enabled and limit != 0,
+        writes=writes and enabled and _flag(config, "memory_config.auto_store", default=True),
+        limit=limit,
+        min_score=_share(config, "memory_config.similarity_threshold") if least is None else least,
+        recency_weight=_share(fields, "memory_recency_weight"),
+        types=_types(config),
+        tells_hits=_flag(fields, "memory_hits", default=defaults.tells_hits),
+    )
+
+
+def _scope(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults) -> Scope:
+    context = _object(fields, "memory_context")
+    metadata = fields.get("metadata")
+    told = metadata if isinstance(metadata, Mapping) else {}
+    user = (
+        headers.get("x-memory-user")
+        or _text(context, "memory_context.user_id")
+        or (told.get("user_id") if isinstance(told.get("user_id"), str) else None)
+        or (fields.get("user") if isinstance(fields.get("user"), str) else None)
+        or defaults.user
+    )
+    memory_id = _text(fields, "memory_id") or defaults.memory_id
+    project = headers.get("x-memory-project") or _text(context, "memory_context.project_id")
+    if project is None:
+        project = "" if memory_id == _EVERYWHERE else memory_id
+    # A conversation that has a name is one session, whoever sends what of it.
+    return Scope(str(user), project, headers.get("x-memory-session") or memory_id)
+
+
+def _switch(headers: Mapping[str, str]) -> tuple[bool, bool]:
+    match headers.get("x-memory", "").strip().lower():
+        case "":
+            return True, True
+        case "off":
+            return False, False
+        case "read":
+            return True, False
+        case "write":
+            return False, True
+        case other:
+            raise InvalidField("X-Memory", f"is off, read or write, not {other[:40]!r}; leave it out for both")
+
+
+def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidField(name, "is an object")
+    return value or {}
+
+
+def _given(fields: Mapping[str, Any], name: str) -> Any:
+    return fields.get(name.rpartition(".")[2])
+
+
+def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = _given(fields, name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise InvalidField(name, "is true or false")
+    return value
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = _given(fields, name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidField(name, "is a text")
+    return value or None
+
+
+def _whole(fields: Mapping[str, Any], name: str) -> int | None:
+    value = _given(fields, name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+        raise InvalidField(name, f"is a whole number from 0 to {_MOST}")
+    return value
+
+
+def _share(fields: Mapping[str, Any], name: str) -> float | None:
+    value = _given(fields, name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not 0 <= value <= 1:
+        raise InvalidField(name, "is a number from 0 to 1")
+    return float(value)
+
+
+def _types(config: Mapping[str, Any]) -> tuple[MemoryType, ...]:
+    given = config.get("memory_types")
+    if given is None:
+        return ()
+    known = {str(each): each for each in MemoryType}
+    if not isinstance(given, list) or any(not isinstance(each, str) or each not in known for each in given):
+        raise InvalidField("memory_config.memory_types", f"is a list of {', '.join(known)}")
+    return tuple(known[each] for each in given)

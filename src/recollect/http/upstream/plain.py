@@ -1,0 +1,123 @@
+"""Upstreams without TLS: next door, on the same machine or network, by aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from multidict import CIMultiDict
+from yarl import URL
+
+from recollect.errors import UpstreamBroken, UpstreamUnavailable
+from recollect.http.upstream.address import check_resolved
+from recollect.http.upstream.protocol import Ask, Header, Reply
+
+# What aiohttp would add by itself; the upstream is to see the client's own headers.
+_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+# Local servers close idle connections after five seconds; we let go before they do.
+_IDLE_S = 4.0
+_TRIES, _PAUSE_S = 3, 0.05
+
+
+class PlainReply:
+    """An answer of aiohttp's."""
+
+    def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
+        self._response = response
+        self._name = name
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        return self._response.raw_headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UpstreamBroken(f"{self._name} broke off: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        # Read to its end it goes back to the pool; else the connection is closed, and the upstream knows.
+        self._response.close()
+
+
+class PlainUpstream:
+    """One endpoint over HTTP/1.1; connections are kept for the next request."""
+
+    def __init__(self, name: str, url: str, *, connect_s: float, idle_s: float, connections: int = 0) -> None:
+        self.name = name
+        self._url = url
+        self._session: aiohttp.ClientSession | None = None
+        self._connections = connections
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=idle_s)
+
+    async def send(self, ask: Ask) -> Reply:
+        session = self._opened()
+        url = URL(self._url + ask.path + (f"?{ask.query}" if ask.query else ""), encoded=True)
+        headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in ask.headers)
+        for tries in range(1, _TRIES + 1):
+            try:
+                response = await session.request(
+                    ask.method,
+                    url,
+                    data=ask.body or None,
+                    headers=headers,
+                    allow_redirects=False,
+                    skip_auto_headers=_ADDED,
+                )
+                return PlainReply(response, self.name)
+            except aiohttp.ClientConnectorError as error:
+                # Nothing was sent yet, so trying again is safe.
+                if tries == _TRIES:
+                    raise UpstreamUnavailable(f"{self.name} cannot be reached: {error.os_error}") from error
+                await asyncio.sleep(_PAUSE_S * tries)
+            except TimeoutError as error:
+                raise UpstreamUnavailable(f"{self.name} did not answer in time") from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise UpstreamUnavailable(f"{self.name} gave no answer: {error or type(error).__name__}") from error
+        raise AssertionError("the last try returns or raises")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=self._connections, keepalive_timeout=_IDLE_S, resolver=_Resolver(), ttl_dns_cache=10
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                timeout=self._timeout,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                read_bufsize=1 << 16,
+            )
+        return self._session
+
+
+class _Resolver(AbstractResolver):
+    """The system's, except for where nothing may be sent."""
+
+    def __init__(self) -> None:
+        self._system = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._system.resolve(host, port, family)
+        check_resolved(host, [each["host"] for each in found])
+        return found
+
+    async def close(self) -> None:
+        await self._system.close()

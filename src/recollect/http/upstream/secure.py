@@ -1,0 +1,119 @@
+"""Upstreams behind TLS, by httpcore: HTTP/2 where it is offered, so that many chats share a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpcore
+from httpcore import AnyIOBackend, AsyncNetworkStream
+
+from recollect.errors import UpstreamBroken, UpstreamUnavailable
+from recollect.http.upstream.address import check_resolved
+from recollect.http.upstream.protocol import Ask, Header, Reply
+
+_IDLE_S = 60.0
+_CONNECTIONS = 1000
+_TRIES, _PAUSE_S = 3, 0.05
+
+
+class SecureReply:
+    """An answer of httpcore's."""
+
+    def __init__(self, response: httpcore.Response, name: str) -> None:
+        self._response = response
+        self._name = name
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        return self._response.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._response.aiter_stream():
+                yield chunk
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            raise UpstreamBroken(f"{self._name} broke off: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        await self._response.aclose()
+
+
+class SecureUpstream:
+    """One endpoint over TLS; connections are kept for the next request."""
+
+    def __init__(
+        self, name: str, url: str, *, connect_s: float, idle_s: float, trusted: ssl.SSLContext | None = None
+    ) -> None:
+        self.name = name
+        self._url = url
+        self._host = urlsplit(url).netloc.encode()
+        self._trusted = trusted
+        self._timeouts = {"connect": connect_s, "read": idle_s, "write": idle_s, "pool": connect_s}
+        self._pool: httpcore.AsyncConnectionPool | None = None
+
+    async def send(self, ask: Ask) -> Reply:
+        url = self._url + ask.path + (f"?{ask.query}" if ask.query else "")
+        request = httpcore.Request(
+            ask.method,
+            url,
+            headers=[(b"Host", self._host), *ask.headers, *_length(ask.body)],
+            content=ask.body,
+            extensions={"timeout": self._timeouts},
+        )
+        for tries in range(1, _TRIES + 1):
+            try:
+                return SecureReply(await self._opened().handle_async_request(request), self.name)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                # Nothing was sent yet, so trying again is safe.
+                if tries == _TRIES:
+                    raise UpstreamUnavailable(f"{self.name} cannot be reached: {error}") from error
+                await asyncio.sleep(_PAUSE_S * tries)
+            except httpcore.TimeoutException as error:
+                raise UpstreamUnavailable(f"{self.name} did not answer in time") from error
+            except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+                raise UpstreamUnavailable(f"{self.name} gave no answer: {error or type(error).__name__}") from error
+        raise AssertionError("the last try returns or raises")
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.aclose()
+
+    def _opened(self) -> httpcore.AsyncConnectionPool:
+        if self._pool is None:
+            self._pool = httpcore.AsyncConnectionPool(
+                ssl_context=self._trusted or ssl.create_default_context(),
+                max_connections=_CONNECTIONS,
+                keepalive_expiry=_IDLE_S,
+                http1=True,
+                http2=True,
+                network_backend=_Network(),
+            )
+        return self._pool
+
+
+def _length(body: bytes | AsyncIterable[bytes]) -> Iterable[Header]:
+    if isinstance(body, bytes):
+        return [(b"Content-Length", str(len(body)).encode())] if body else []
+    return [(b"Transfer-Encoding", b"chunked")]
+
+
+class _Network(AnyIOBackend):
+    """The usual network, except for where nothing may be sent: a name is resolved once, looked at, and then used."""
+
+    async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> AsyncNetworkStream:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore.ConnectError(f"{host} is not known: {error}") from error
+        addresses = [str(each[4][0]) for each in found]
+        check_resolved(host, addresses)
+        return await super().connect_tcp(addresses[0], port, *args, **options)

@@ -158,6 +158,9 @@ class Jobs(Protocol):
         """What models were asked, summed up by these, in order; `since` counts from the beginning of its day."""
         ...
 
-    async def spent_today(self, user: str) -> SpentToday:
-        """What the user has spent since midnight, UTC; cheap, asked before every call."""
+    async def spent_today(self, user: str | None) -> SpentToday:
+        """What the user has spent since midnight, UTC; cheap, asked before every call.
+
+        Without a user, what all of them have: with those who were erased, and those of whom nothing is kept.
+        """
         ...

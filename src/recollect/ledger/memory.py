@@ -89,6 +89,7 @@ class MemoryLedger(MemoryErasing):
         check_owner(scope, changes)
         check_effects(scope, effects)
         if is_bill_only(changes, effects) and scope.user not in self._users:
+            self._spend_for_all(effects)
             return Applied(by.batch or new_id(), ())
         with self._all_or_none(user):
             self._take_effect(scope, user, effects)

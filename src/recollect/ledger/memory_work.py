@@ -32,6 +32,8 @@ class MemoryWork(MemoryJobs):
         super().__init__()
         # Calls, tokens in, tokens out by user, day, model and step.
         self._spent: defaultdict[tuple[str, int, str, str], tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
+        # What all users spent together, by day: it stays when one of them goes.
+        self._spent_by_all: defaultdict[int, SpentToday] = defaultdict(SpentToday)
 
     async def conversations(
         self,
@@ -75,9 +77,11 @@ class MemoryWork(MemoryJobs):
                 sums[key] = (before[0] + calls, before[1] + tokens_in, before[2] + tokens_out)
         return [_sum(parts, key, sums[key]) for key in sorted(sums)]
 
-    async def spent_today(self, user: str) -> SpentToday:
+    async def spent_today(self, user: str | None) -> SpentToday:
         self._check_open()
         today = day_number(now())
+        if user is None:
+            return self._spent_by_all.get(today, SpentToday())
         mine = [spent for (who, day, _, _), spent in self._spent.items() if (who, day) == (user, today)]
         return SpentToday(sum(each[1] + each[2] for each in mine), sum(each[0] for each in mine))
 
@@ -88,13 +92,14 @@ class MemoryWork(MemoryJobs):
             dict(self._jobs),
             self._failures.copy(),
             self._spent.copy(),
+            self._spent_by_all.copy(),
             dict(user.conversations),
             dict(self._chores),
         )
         try:
             yield
         except BaseException:
-            self._jobs, self._failures, self._spent, user.conversations, self._chores = before
+            self._jobs, self._failures, self._spent, self._spent_by_all, user.conversations, self._chores = before
             raise
 
     def _take_effect(self, scope: Scope, user: User, effects: Sequence[Effect]) -> None:
@@ -117,8 +122,16 @@ class MemoryWork(MemoryJobs):
                         tokens_in + effect.tokens_in,
                         tokens_out + effect.tokens_out,
                     )
+                    self._spend_for_all([effect])
                 case _:
                     assert_never(effect)
+
+    def _spend_for_all(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Spent):
+                day = day_number(effect.at)
+                before, tokens = self._spent_by_all[day], effect.tokens_in + effect.tokens_out
+                self._spent_by_all[day] = SpentToday(before.tokens + tokens, before.calls + effect.calls)
 
 
 def _note(user: User, note: Note) -> None:

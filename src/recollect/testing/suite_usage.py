@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, NotFound
 from recollect.ledger.protocol import Ledger
+from recollect.model.change import Forget
 from recollect.model.effect import Spent
+from recollect.model.erase import Erase, Target
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import SpentToday, Usage
@@ -72,11 +74,49 @@ class UsageSuite:
         await spend(ledger, at=now(), step="resolve", model="large")
         assert await ledger.spent_today("ann") == SpentToday(tokens=220, calls=2)
 
+    async def test_what_all_users_spent_today_is_the_sum_of_them(self, ledger: Ledger) -> None:
+        assert await ledger.spent_today(None) == SpentToday()
+        await spend(ledger, at=now() - timedelta(days=1))
+        assert await ledger.spent_today(None) == SpentToday()
+        for user in ("ann", "bob", "cem"):
+            await spend(ledger, user, at=now())
+            await spend(ledger, user, at=now(), step="resolve", model="large", calls=2)
+        assert await ledger.spent_today(None) == SpentToday(tokens=660, calls=9)
+
+    async def test_what_all_users_spent_stays_when_one_is_erased(self, ledger: Ledger) -> None:
+        for user in ("ann", "bob"):
+            await spend(ledger, user, at=now())
+        await ledger.erase(Scope("ann"), Erase(Target.USER), by=BY)
+        assert await ledger.spent_today("ann") == SpentToday()
+        assert await ledger.spent_today(None) == SpentToday(tokens=220, calls=2)
+
+    async def test_what_is_spent_on_a_user_who_is_not_there_counts_for_all_and_keeps_no_name(
+        self, ledger: Ledger
+    ) -> None:
+        spent = Spent(user="nobody", step="rewrite", model="small", tokens_in=5, at=now())
+        await ledger.apply(Scope("nobody"), [], by=BY, effects=[spent])
+        assert (await ledger.users(), await ledger.usage()) == ([], [])
+        assert await ledger.spent_today(None) == SpentToday(tokens=5, calls=1)
+
+    async def test_what_is_not_written_is_not_spent_by_anyone(self, ledger: Ledger) -> None:
+        await add(ledger, memory(scope=Scope("ann")))
+        spent = Spent(user="ann", step="extract", model="small", tokens_in=5, at=now())
+        with pytest.raises(NotFound):
+            await ledger.apply(Scope("ann"), [Forget("no such memory")], by=BY, effects=[spent])
+        assert await ledger.spent_today(None) == SpentToday()
+
     async def test_those_who_spend_at_once_lose_nothing(self, ledger: Ledger) -> None:
         for user in ("ann", "bob"):
             await add(ledger, memory(scope=Scope(user)))
         await asyncio.gather(*(spend(ledger, user) for user in ("ann", "bob") for _ in range(25)))
         assert [(each.user, each.calls) for each in await ledger.usage(by=["user"])] == [("ann", 25), ("bob", 25)]
+
+    async def test_many_users_who_spend_at_once_add_up(self, ledger: Ledger) -> None:
+        users = [f"user {n}" for n in range(40)]
+        for user in users:
+            await add(ledger, memory(scope=Scope(user)))
+        await asyncio.gather(*(spend(ledger, user, at=now()) for user in users for _ in range(3)))
+        assert await ledger.spent_today(None) == SpentToday(tokens=120 * 110, calls=120)
 
     async def test_odd_names_of_models_and_steps_come_back(self, ledger: Ledger) -> None:
         for text in ODD_TEXTS.values():

@@ -20,7 +20,7 @@ from recollect.ledger.plan import (
     takers,
 )
 from recollect.ledger.protocol import Revision
-from recollect.ledger.sql.effects import take_effect
+from recollect.ledger.sql.effects import add_to_all, take_effect
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.jobs import is_known
 from recollect.ledger.sql.memories import by_ids
@@ -103,7 +103,8 @@ async def apply(
     check_owner(scope, changes)
     check_effects(scope, effects)
     if is_bill_only(changes, effects) and not await is_known(tx, Scope(scope.user)):
-        # Whoever was erased while a model was asked for them is not kept for what that cost.
+        # Whoever was erased while a model was asked for them is not kept for what that cost; only the sum of all is.
+        await add_to_all(tx, effects)
         return Applied(by.batch or new_id(), ())
     owner = await lock_user(tx, scope.user)
     if once is not None and (done := await _done_before(tx, scope, once)):

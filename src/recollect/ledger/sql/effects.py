@@ -9,7 +9,7 @@ from recollect.ledger.sql.conversations import note
 from recollect.ledger.sql.job_rows import hold, put_job
 from recollect.ledger.sql.leases import finish
 from recollect.ledger.sql.tx import Tx
-from recollect.ledger.sql.usage import spend
+from recollect.ledger.sql.usage import spend, spend_for_all
 from recollect.model.effect import Effect, Finish, Note, Queue, Spent
 from recollect.model.scope import Scope
 
@@ -30,3 +30,11 @@ async def take_effect(tx: Tx, scope: Scope, effects: Sequence[Effect]) -> None:
                 await spend(tx, effect)
             case _:
                 assert_never(effect)
+    await add_to_all(tx, effects)
+
+
+async def add_to_all(tx: Tx, effects: Sequence[Effect]) -> None:
+    """Add what was spent to the sum of all users."""
+    # In the order of days, which everyone keeps to: nobody waits in a circle.
+    for spent in sorted((effect for effect in effects if isinstance(effect, Spent)), key=lambda each: each.at):
+        await spend_for_all(tx, spent)

@@ -121,5 +121,5 @@ class SqlJobs:
     ) -> list[Usage]:
         return await self._engine.read(lambda tx: usage_sql.usage(tx, user, since=since, by=by))
 
-    async def spent_today(self, user: str) -> SpentToday:
+    async def spent_today(self, user: str | None) -> SpentToday:
         return await self._engine.read(lambda tx: usage_sql.spent_today(tx, user), quick=True)

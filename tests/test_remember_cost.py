@@ -29,7 +29,7 @@ from recollect.testing.scripted_llm import ScriptedLLM
 
 def test_when_the_days_tokens_are_spent_rules_learn_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
     learns(llm, SAID, claim(BIKE))
-    with opened(tmp_path, llm, learn_tokens_a_day=1) as memory:
+    with opened(tmp_path, llm, llm_user_tokens_a_day=1) as memory:
         assert say(memory, SAID)["by"] == "llm"
         llm.clear()
         told = say(memory, "My name is Alex.")
@@ -102,7 +102,7 @@ def test_nothing_is_learned_when_learning_is_off(tmp_path: Path, llm: ScriptedLL
 def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
-    with opened(tmp_path, llm, learn_tokens_a_day=1, compress_without_llm=True) as memory:
+    with opened(tmp_path, llm, llm_user_tokens_a_day=1, compress_without_llm=True) as memory:
         for number in range(10):
             say(memory, f"I moved box {number} to the attic.")
         memory.end_session(**TALK, wait=True)
@@ -111,7 +111,7 @@ def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call
 
 
 def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with opened(tmp_path, llm, learn_tokens_a_day=100) as memory:
+    with opened(tmp_path, llm, llm_user_tokens_a_day=100) as memory:
         llm.default = "I would rather not."
         job = memory.remember(exchange("My name is Alex."), **TALK, wait=30.0).job
         assert job is not None

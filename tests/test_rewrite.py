@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 
+from recollect.ledger.memory import open_memory
 from recollect.ledger.terms import terms_of
 from recollect.models import openai_wire
+from recollect.models.chat import Chat
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
 from recollect.read.context_terms import MAX_TERMS, context_terms
 from recollect.read.rewrite import _LABEL, MAX_ANSWER_CHARS, Mode, Rewritten, rewrite
+from recollect.read.spending import OnAccount, Spending
 from recollect.read.vague import MAX_VAGUE_CHARS, is_vague, picks_one
 from recollect.testing.llm_faults import delay, html_page, http_error, no_body, reset, trickle, truncated
 from recollect.testing.llm_wire import Reply, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.suite_samples import MODEL, add, memory
 
 REWRITTEN = "What is the budget for the Hawaii vacation?"
 IMAGINED = "The budget for the Hawaii trip is approximately $10,000"
@@ -38,8 +42,16 @@ async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     await chat.close()
 
 
-async def run(said: Any, *, mode: Mode = "auto", chat: OpenAIChat | None = None, timeout_s: float = 2) -> Rewritten:
-    return await rewrite(said, mode=mode, chat=chat, timeout_s=timeout_s)
+async def run(said: Any, *, mode: Mode = "auto", chat: Chat | None = None, timeout_s: float = 2) -> Rewritten:
+    if chat is None:
+        return await rewrite(said, mode=mode, llm=None, timeout_s=timeout_s)
+    ledger = await open_memory(MODEL)
+    await add(ledger, memory())
+    spending = Spending(ledger)
+    try:
+        return await rewrite(said, mode=mode, llm=OnAccount(chat, "ann", spending), timeout_s=timeout_s)
+    finally:
+        await spending.close()
 
 
 class TestWorkedExamples:
@@ -394,7 +406,7 @@ class TestTrouble:
 
             async def close(self) -> None: ...
 
-        done = await rewrite(talk(*TALK), mode="llm", chat=Broken(), timeout_s=1)
+        done = await run(talk(*TALK), mode="llm", chat=Broken(), timeout_s=1)
         assert (done.how, "surprise" in done.note) == ("terms", True)
 
 

@@ -15,7 +15,7 @@ from recollect.model.job import Job, JobState
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
-from recollect.model.usage import Part, Usage
+from recollect.model.usage import Part, SpentToday, Usage
 
 if TYPE_CHECKING:
     from recollect.care import Care
@@ -180,6 +180,10 @@ class Caring(Opening):
     ) -> list[Usage]:
         """What the LLM was asked, and what that came to, by day, model and step."""
         return await (await self._care()).usage(user_id, since=read_time(since, name="since"), by=parts)
+
+    async def spent_today(self, *, user_id: str | None = None) -> SpentToday:
+        """What the LLM cost since midnight, UTC, for a user or for all: what the day's limits are about."""
+        return await (await self._care()).spent_today(user_id)
 
 
 def read_state(state: str) -> JobState:

@@ -13,6 +13,7 @@ from recollect import remember
 from recollect.conversation import afterwards
 from recollect.conversation.run import Run as AgentRun
 from recollect.errors import Backlog, NotFound, RecollectError
+from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Receipt, Target
@@ -23,7 +24,7 @@ from recollect.model.result import Page
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.model.usage import Part, Usage
+from recollect.model.usage import Part, SpentToday, Usage
 from recollect.models.cached_embedder import CachedEmbedder
 from recollect.remember import Learning
 from recollect.upkeep import chores, review
@@ -124,8 +125,7 @@ class Care:
 
     async def _affordable(self, user: str) -> Means:
         """What a user's jobs may use: no model once it has had the tokens of this day."""
-        most = self._learning.tokens_a_day
-        if most and (await self._ledger.spent_today(user)).tokens >= most:
+        if self._means.chat is not None and await refusal(self._ledger, user, self._learning.allowance):
             return replace(self._means, chat=None)
         return self._means
 
@@ -296,6 +296,10 @@ class Care:
     ) -> list[Usage]:
         """What models were asked, and what that came to."""
         return await self._ledger.usage(user, since=since, by=by)
+
+    async def spent_today(self, user: str | None = None) -> SpentToday:
+        """What models cost since midnight, UTC, for a user or for all."""
+        return await self._ledger.spent_today(user)
 
     async def close(self) -> None:
         """Let what is under way end, and take no more."""

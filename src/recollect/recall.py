@@ -32,7 +32,7 @@ from recollect.read.trace import Clock
 from recollect.read.withhold import withhold
 
 if TYPE_CHECKING:
-    from recollect.models.chat import Chat
+    from recollect.read.spending import OnAccount
 
 _log = logging.getLogger("recollect")
 
@@ -77,7 +77,7 @@ class Habits:
 
 
 async def recall(
-    scope: Scope, asked: Recall, habits: Habits, finders: Finders, *, chat: Chat | None = None
+    scope: Scope, asked: Recall, habits: Habits, finders: Finders, *, llm: OnAccount | None = None
 ) -> Recalled:
     """The memories that help to answer, and the messages with them in their place.
 
@@ -88,7 +88,7 @@ async def recall(
         return _without(asked, clock, RecallOutcome.DISABLED, "no memories were asked for")
     try:
         async with asyncio.timeout(habits.timeout_s):
-            return await _recall(scope, asked, habits, finders, chat, clock)
+            return await _recall(scope, asked, habits, finders, llm, clock)
     except InvalidInput:
         raise
     except TimeoutError as error:
@@ -102,7 +102,7 @@ async def recall(
 
 
 async def _recall(
-    scope: Scope, asked: Recall, habits: Habits, finders: Finders, chat: Chat | None, clock: Clock
+    scope: Scope, asked: Recall, habits: Habits, finders: Finders, llm: OnAccount | None, clock: Clock
 ) -> Recalled:
     """The steps, one after the other."""
     question = question_of(asked.messages)
@@ -112,7 +112,7 @@ async def _recall(
     clock.mark("decide")
     if habits.decides and not decision.search:
         return _without(asked, clock, RecallOutcome.IGNORED, decision.reason)
-    rewritten = await rewrite(asked.messages, mode=habits.rewrite, chat=chat, timeout_s=habits.rewrite_timeout_s)
+    rewritten = await rewrite(asked.messages, mode=habits.rewrite, llm=llm, timeout_s=habits.rewrite_timeout_s)
     clock.mark("rewrite")
     wanted = _search(asked, habits, rewritten, question)
     searching = asyncio.create_task(search(scope, wanted, _taste(asked, habits), finders))

@@ -23,6 +23,7 @@ from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
 from recollect.read.accesses import Accesses
+from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
 from recollect.upkeep import reembed, transfer
@@ -68,6 +69,7 @@ class Service:
         self._accesses = Accesses(finders.ledger)
         self.threads = Threads(finders.ledger)
         self._learning = learning or Learning()
+        self._spending = Spending(finders.ledger, self._learning.allowance)
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
         self.care = Care(
             self._means,
@@ -200,7 +202,8 @@ class Service:
 
     async def recall(self, scope: Scope, asked: Recall) -> Recalled:
         """The memories that help with what is being said, and the messages with them in their place."""
-        recalled = await recall.recall(scope, asked, self._habits, self._finders, chat=self._chat)
+        llm = OnAccount(self._chat, scope.user, self._spending) if self._chat is not None else None
+        recalled = await recall.recall(scope, asked, self._habits, self._finders, llm=llm)
         self._accesses.note(scope, recalled.context.used)
         return recalled
 
@@ -285,4 +288,5 @@ class Service:
                 if part is not None:
                     parts.push_async_callback(part.close)
             parts.push_async_callback(self._accesses.close)
+            parts.push_async_callback(self._spending.close)
             parts.push_async_callback(self.care.close)

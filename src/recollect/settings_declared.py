@@ -166,6 +166,14 @@ class Settings(BaseModel):
         SecretStr, Field(description="Key for that endpoint.", json_schema_extra=_also("OPENAI_API_KEY"))
     ] = SecretStr("")
     llm_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for an answer of the LLM.")] = 60.0
+    llm_user_tokens_a_day: Annotated[
+        int,
+        Field(ge=0, description="Most tokens of the LLM for each user a day; then it goes without. 0 for no limit."),
+    ] = 0
+    llm_tokens_a_day: Annotated[
+        int,
+        Field(ge=0, description="Most tokens of the LLM for all users together a day. 0 for no limit."),
+    ] = 0
 
     reranker: Annotated[
         str,
@@ -230,10 +238,6 @@ class Settings(BaseModel):
         float,
         Field(ge=0, le=1, description="From here on two wordings are one memory, by their vectors' cosine."),
     ] = 0.9
-    learn_tokens_a_day: Annotated[
-        int,
-        Field(ge=0, description="Most tokens of the LLM for one user a day; then rules learn. 0 for no limit."),
-    ] = 0
     session_idle_s: Annotated[
         float, Field(gt=0, le=31_536_000, description="A session ends after so long without a word.")
     ] = 1800.0

@@ -233,6 +233,7 @@ class Memory:
     work = _blocking(AsyncMemory.work)
     erase = _blocking(AsyncMemory.erase)
     usage = _blocking(AsyncMemory.usage)
+    spent_today = _blocking(AsyncMemory.spent_today)
     reviews = _blocking(AsyncMemory.reviews)
     approve = _blocking(AsyncMemory.approve)
     reject = _blocking(AsyncMemory.reject)

@@ -10,6 +10,7 @@ from pathlib import Path
 from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.ledger.protocol import Ledger
+from recollect.model.usage import Allowance
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.models.rerank import Reranker
@@ -133,7 +134,7 @@ def _learning(settings: Settings) -> Learning:
             in_session=settings.learn_level == "session",
             timeout_s=settings.llm_timeout_s,
         ),
-        tokens_a_day=settings.learn_tokens_a_day,
+        allowance=Allowance(user=settings.llm_user_tokens_a_day, everyone=settings.llm_tokens_a_day),
         tries=settings.job_tries,
         redact=settings.redact_turns,
         after=Afterwards(compress_every=0, episode=False, promote_from=None)

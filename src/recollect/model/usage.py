@@ -41,10 +41,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class SpentToday:
-    """What a user has spent since midnight, UTC."""
+    """What a user has spent since midnight, UTC, or all of them together."""
 
     tokens: int = 0
     calls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """Most tokens of an LLM a day, for each user and for all of them together; 0 for no limit."""
+
+    user: int = 0
+    everyone: int = 0
 
 
 def day_number(at: datetime) -> int:

@@ -18,7 +18,7 @@ from recollect.read.known_again import is_recalled, strip_recalled
 from recollect.read.vague import is_vague, picks_one
 
 if TYPE_CHECKING:
-    from recollect.models.chat import Chat
+    from recollect.read.spending import OnAccount
 
 Mode: TypeAlias = Literal["auto", "off", "terms", "llm", "hyde"]
 How: TypeAlias = Literal["as-is", "terms", "llm", "hyde"]
@@ -65,14 +65,15 @@ class Rewritten:
 
 
 async def rewrite(
-    said: str | Sequence[Mapping[str, object] | str], *, mode: Mode, chat: Chat | None, timeout_s: float
+    said: str | Sequence[Mapping[str, object] | str], *, mode: Mode, llm: OnAccount | None, timeout_s: float
 ) -> Rewritten:
     """The last thing the user said, completed by what came before; what goes wrong is a note, never an error.
 
     `said` is a question, or OpenAI-style messages, of which those of tools and of the application are not read.
     A question that stands alone stays as it is, in every mode but `hyde`: an imagined answer helps those too.
     `auto` adds terms, and asks the LLM only where terms cannot help: the user said none, or the question picks
-    one of several things that were said. Where the LLM fails, is late or talks nonsense, terms are added.
+    one of several things that were said. Where the LLM fails, is late, talks nonsense or has had its tokens of the
+    day, terms are added.
     """
     question, before = _heard(said)
     vague = is_vague(question)
@@ -82,11 +83,13 @@ async def rewrite(
     name = _prompt_for(mode, cheap, before, question=question)
     if name is None:
         return cheap
-    if chat is None:
+    if llm is None:
         return cheap if mode == "auto" else _noted(cheap, "no LLM is set up")
     try:
         async with asyncio.timeout(timeout_s):
-            answer = await _ask(chat, name, question, before, timeout_s)
+            if refusal := await llm.refusal():
+                return _noted(cheap, refusal)
+            answer = await _ask(llm, name, question, before, timeout_s)
     except TimeoutError:
         return _noted(cheap, f"the LLM did not answer in {timeout_s:g} s")
     except Exception as error:  # a rewrite is never worth the answer: a chat of the caller's own may raise anything
@@ -152,13 +155,14 @@ def _prompt_for(mode: Mode, cheap: Rewritten, before: Sequence[_Said], *, questi
     return "rewrite" if mode == "llm" else None
 
 
-async def _ask(chat: Chat, name: str, question: str, before: Sequence[_Said], timeout_s: float) -> str:
+async def _ask(llm: OnAccount, name: str, question: str, before: Sequence[_Said], timeout_s: float) -> str:
     # A fresh secret each time, and one line of JSON a message: nothing that was said can end the fence.
     fence = new_fence()
     lines = [_line(role, text) for role, text in before[-LLM_MESSAGES:]]
     text = prompt(name).fill(fence=fence, conversation="\n".join(lines), question=_line("user", question))
-    answer = await chat.complete(
-        [{"role": "user", "content": text}], max_tokens=MAX_ANSWER_TOKENS, timeout_s=timeout_s
+    # The step is called what its prompt is.
+    answer = await llm.ask(
+        name, [{"role": "user", "content": text}], max_tokens=MAX_ANSWER_TOKENS, timeout_s=timeout_s
     )
     cleaned = _cleaned(answer)
     if cleaned.casefold() == question.casefold():

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.errors import BrokenAnswer
+from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Change
 from recollect.model.effect import Spent
 from recollect.model.learned import Learned
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
+from recollect.model.usage import Allowance
 from recollect.write.embed import with_vectors
 from recollect.write.extraction.extract import Extracted, Limits, extract
 from recollect.write.means import Means
@@ -42,7 +44,7 @@ class Understanding:
     mode: str = "chat"
     limits: Limits = field(default_factory=Limits)
     settling: Settling = field(default_factory=Settling)
-    tokens_a_day: int = 0
+    allowance: Allowance = field(default_factory=Allowance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,8 @@ async def _extracted(
 ) -> tuple[Extracted, str]:
     """What the turns say, and who found it: the LLM, or rules where there is none or its budget is used up."""
     how = habits.by
-    if how == "llm" and habits.tokens_a_day:
-        spent = await means.ledger.spent_today(scope.user)
-        if spent.tokens >= habits.tokens_a_day:
-            how = f"rules, since the LLM has used today's {habits.tokens_a_day:,} tokens of this user"
+    if how == "llm" and (spent := await refusal(means.ledger, scope.user, habits.allowance)):
+        how = f"rules, since {spent}"
     if means.chat is None or how != "llm":
         said = [*before, *turns]
         stated = find_by_rules(said, now=now())

@@ -1,0 +1,24 @@
+"""Whether an LLM may be asked for a user today, by what was spent so far."""
+
+from __future__ import annotations
+
+from recollect.ledger.protocol import Ledger
+from recollect.model.usage import Allowance
+
+
+async def refusal(
+    ledger: Ledger, user: str, allowance: Allowance, *, unwritten: int = 0, unwritten_by_all: int = 0
+) -> str:
+    """Why no LLM may be asked for the user any more today; empty if one may.
+
+    What was spent and is not in the ledger yet counts, too. Where there is no limit, the ledger is not asked.
+    """
+    if allowance.user:
+        spent = (await ledger.spent_today(user)).tokens + unwritten
+        if spent >= allowance.user:
+            return f"the LLM has used today's {allowance.user:,} tokens of this user"
+    if allowance.everyone:
+        spent = (await ledger.spent_today(None)).tokens + unwritten_by_all
+        if spent >= allowance.everyone:
+            return f"the LLM has used today's {allowance.everyone:,} tokens of all users"
+    return ""

@@ -1,0 +1,274 @@
+"""What recalling may cost: what the LLM is asked is put down behind the answer, and not asked beyond the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remember_samples import ALEX, SAID, asked, opened, opened_async, say
+
+from recollect.errors import InvalidInput, StoreUnavailable
+from recollect.ledger.memory import open_memory
+from recollect.ledger.protocol import Ledger
+from recollect.model.effect import Spent
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.usage import Allowance
+from recollect.models.openai_chat import OpenAIChat
+from recollect.read.rewrite import rewrite
+from recollect.read.spending import OnAccount, Spending
+from recollect.testing.llm_faults import delay, http_error
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.suite_samples import BY, MODEL, add, memory
+
+VAGUE = [{"role": "user", "content": text} for text in ("I plan the Hawaii vacation", "How much?")]
+WHOLE = "What is the budget for the Hawaii vacation?"
+AT = datetime(2026, 6, 15, 12, tzinfo=UTC)
+
+
+def cost(home: Path, **user: str) -> dict[tuple[str | None, str | None], int]:
+    """How often which model was asked by which step, as the ledger has it."""
+    with opened(home) as memory:
+        return {(each.model, each.step): each.calls for each in memory.usage(parts=["model", "step"], **user)}
+
+
+@pytest.mark.parametrize(("mode", "step"), [("llm", "rewrite"), ("hyde", "hyde")])
+def test_what_recall_asks_is_recorded_for_the_user_under_its_own_step(
+    tmp_path: Path, llm: ScriptedLLM, mode: str, step: str
+) -> None:
+    with opened(tmp_path, llm, rewrite=mode, learn="off") as memory:
+        memory.add("The Hawaii budget is $10,000", user_id=ALEX)
+        memory.add("Sam likes tea", user_id="sam")
+        llm.default = WHOLE
+        for _ in range(2):
+            assert "by the LLM" in " ".join(memory.recall(VAGUE, user_id=ALEX).notes)
+    assert cost(tmp_path, user_id=ALEX) == {("scripted", step): 2}
+    assert cost(tmp_path, user_id="sam") == {}
+    with opened(tmp_path) as memory:
+        [spent] = memory.usage(user_id=ALEX)
+        assert (spent.tokens_in, spent.tokens_out) == (llm.stats.prompt_tokens, llm.stats.completion_tokens)
+        together = spent.tokens_in + spent.tokens_out
+        assert memory.spent_today().tokens == memory.spent_today(user_id=ALEX).tokens == together > 0
+
+
+def test_without_an_llm_recall_costs_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, rewrite="llm") as memory:
+        memory.add("The Hawaii budget is $10,000", user_id=ALEX)
+        memory.recall(VAGUE, user_id=ALEX)
+    assert cost(tmp_path) == {}
+
+
+def test_beyond_the_limit_of_a_user_terms_are_added_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, rewrite="llm", learn="off", llm_user_tokens_a_day=1) as memory:
+        for user in (ALEX, "sam"):
+            memory.add("The Hawaii budget is $10,000", user_id=user)
+        llm.default = WHOLE
+        assert memory.recall(VAGUE, user_id=ALEX).query == WHOLE
+        # What the first one cost is not in the ledger yet, and counts all the same.
+        recalled = memory.recall(VAGUE, user_id=ALEX)
+        assert recalled.query == "How much? Hawaii vacation plan"
+        assert [each.memory for each in recalled] == ["The Hawaii budget is $10,000"]
+        said = "the LLM has used today's 1 tokens of this user; terms of the user's last messages added"
+        assert said in recalled.notes
+        assert memory.recall(VAGUE, user_id="sam").query == WHOLE
+        assert len(asked(llm)) == 2
+
+
+def test_beyond_the_limit_of_the_installation_nobody_asks_the_llm(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, rewrite="hyde", llm_tokens_a_day=1) as memory:
+        memory.add("The Hawaii budget is $10,000", user_id="sam")
+        assert say(memory, SAID)["by"] == "llm"
+        notes = memory.recall(VAGUE, user_id="sam").notes
+        assert any("the LLM has used today's 1 tokens of all users" in note for note in notes)
+        told = say(memory, "My name is Sam.", user_id="sam")
+        assert told["by"] == "rules, since the LLM has used today's 1 tokens of all users"
+        assert len(asked(llm)) == 1
+
+
+def test_what_recall_spends_counts_against_learning(tmp_path: Path, llm: ScriptedLLM) -> None:
+    more: dict[str, Any] = {"rewrite": "llm", "llm_user_tokens_a_day": 1}
+    with opened(tmp_path, llm, **more) as memory:
+        memory.add("The Hawaii budget is $10,000", user_id=ALEX)
+        llm.default = WHOLE
+        memory.recall(VAGUE, user_id=ALEX)
+    with opened(tmp_path, llm, **more) as memory:
+        assert "today's 1 tokens of this user" in say(memory, SAID)["by"]
+
+
+def test_yesterdays_tokens_are_no_longer_counted(tmp_path: Path, llm: ScriptedLLM) -> None:
+    yesterday = spent(ALEX, tokens_in=50, at=now() - timedelta(days=1))
+
+    async def spend() -> None:
+        async with opened_async(tmp_path) as memory:
+            await memory.add("The Hawaii budget is $10,000", user_id=ALEX)
+            assert memory._service is not None
+            ledger = memory._service._ledger
+            await ledger.apply(Scope(ALEX), [], by=BY, effects=[yesterday])
+
+    asyncio.run(spend())
+    with opened(tmp_path, llm, rewrite="llm", llm_user_tokens_a_day=50, llm_tokens_a_day=50) as memory:
+        llm.default = WHOLE
+        assert memory.recall(VAGUE, user_id=ALEX).query == WHOLE
+
+
+def test_nobody_is_asked_for_a_user_of_whom_nothing_is_kept(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, rewrite="hyde") as memory:
+        assert any("nothing is kept of this user" in note for note in memory.recall(VAGUE, user_id=ALEX).notes)
+        assert asked(llm) == []
+        assert memory.users() == []
+
+
+def spent(user: str = "ann", **fields: Any) -> Spent:
+    return Spent(**{"user": user, "step": "rewrite", "model": "small", "at": AT, **fields})
+
+
+class Away:
+    """A ledger that can be away, and counts how often it is asked."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+        self.tried = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        self.tried.set()
+        if self.error is not None:
+            raise self.error
+        return getattr(self._ledger, name)
+
+
+@pytest.fixture
+async def ledger() -> AsyncIterator[Any]:
+    inner = await open_memory(MODEL)
+    for user in ("ann", "bob"):
+        await add(inner, memory(scope=Scope(user)))
+    yield Away(inner)
+    await inner.close()
+
+
+async def calls(ledger: Any) -> dict[str | None, int]:
+    return {each.user: each.calls for each in await ledger._ledger.usage(by=["user"])}
+
+
+async def test_what_is_noted_is_written_in_one_go_for_each_user_and_at_the_latest_when_it_closes(ledger: Any) -> None:
+    spending = Spending(ledger, wait_s=600)
+    for user in ("ann", "bob", "ann"):
+        spending.note(spent(user, tokens_in=5, tokens_out=2))
+    await asyncio.sleep(0)
+    assert await calls(ledger) == {}
+    await spending.close()
+    assert await calls(ledger) == {"ann": 2, "bob": 1}
+    assert ledger.asked == ["apply", "apply"]
+    [ann, _] = await ledger._ledger.usage(by=["user"])
+    assert (ann.tokens_in, ann.tokens_out) == (10, 4)
+
+
+async def test_it_is_written_without_anyone_closing(ledger: Any) -> None:
+    spending = Spending(ledger, wait_s=0)
+    spending.note(spent())
+    # The ledger in memory has it before anyone else has a turn.
+    await asyncio.wait_for(ledger.tried.wait(), 10)
+    assert await calls(ledger) == {"ann": 1}
+    await spending.close()
+    assert await calls(ledger) == {"ann": 1}
+
+
+async def test_what_is_spent_while_the_ledger_is_away_is_written_when_it_is_back(ledger: Any) -> None:
+    spending = Spending(ledger, wait_s=0)
+    ledger.error = StoreUnavailable("away")
+    spending.note(spent())
+    await ledger.tried.wait()
+    spending.note(spent(step="hyde"))
+    ledger.error = None
+    await spending.close()
+    assert await calls(ledger) == {"ann": 2}
+
+
+async def test_a_ledger_that_stays_away_holds_up_no_end_and_is_told_of(
+    ledger: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    spending = Spending(ledger, wait_s=0)
+    ledger.error = StoreUnavailable("away")
+    spending.note(spent(calls=3))
+    await ledger.tried.wait()
+    with caplog.at_level(logging.WARNING, logger="recollect"):
+        async with asyncio.timeout(10):
+            await spending.close()
+    assert "3 calls to the LLM are not recorded" in caplog.text
+
+
+async def test_what_the_ledger_refuses_for_good_is_not_tried_for_ever(ledger: Any) -> None:
+    spending = Spending(ledger, wait_s=0)
+    ledger.error = InvalidInput("never")
+    spending.note(spent())
+    await ledger.tried.wait()
+    ledger.error = None
+    await spending.close()
+    assert (await calls(ledger), ledger.asked) == ({}, ["apply"])
+
+
+async def test_without_a_limit_what_was_spent_is_not_looked_up(ledger: Any) -> None:
+    assert await Spending(ledger).refusal("ann") == ""
+    assert "spent_today" not in ledger.asked
+    assert await Spending(ledger, Allowance(user=1)).refusal("ann") == ""
+    assert ledger.asked.count("spent_today") == 1
+
+
+async def test_what_waits_to_be_written_counts_and_is_not_counted_for_others(ledger: Any) -> None:
+    today = now()
+    spending = Spending(ledger, Allowance(user=10, everyone=15), wait_s=600)
+    spending.note(spent("ann", tokens_in=10, at=today))
+    assert "10 tokens of this user" in await spending.refusal("ann")
+    assert await spending.refusal("bob") == ""
+    spending.note(spent("bob", tokens_out=5, at=today))
+    assert "15 tokens of all users" in await spending.refusal("bob")
+    await spending.close()
+    assert "10 tokens of this user" in await spending.refusal("ann")
+
+
+async def test_a_question_that_nobody_answers_in_time_counts_as_a_call(ledger: Any, llm: ScriptedLLM) -> None:
+    chat, spending = OpenAIChat(llm.base_url, model="small"), Spending(ledger)
+    llm.fault(delay(30))
+    done = await rewrite(VAGUE, mode="llm", llm=OnAccount(chat, "ann", spending), timeout_s=0.2)
+    assert (done.how, "did not answer" in done.note or "no help" in done.note) == ("terms", True)
+    await spending.close()
+    await chat.close()
+    [found] = await ledger._ledger.usage("ann")
+    assert (found.step, found.calls, found.tokens_in) == ("rewrite", 1, 0)
+
+
+async def test_an_answer_without_words_is_on_the_bill_with_its_tokens(ledger: Any, llm: ScriptedLLM) -> None:
+    chat, spending = OpenAIChat(llm.base_url, model="small"), Spending(ledger)
+    choice = {"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
+    llm.fault(http_error(200, {"choices": [choice], "usage": {"prompt_tokens": 40, "completion_tokens": 3}}))
+    done = await rewrite(VAGUE, mode="hyde", llm=OnAccount(chat, "ann", spending), timeout_s=5)
+    assert done.how == "terms"
+    await spending.close()
+    await chat.close()
+    [found] = await ledger._ledger.usage("ann")
+    assert (found.step, found.calls, found.tokens_in, found.tokens_out) == ("hyde", 1, 40, 3)
+
+
+def test_a_bill_that_cannot_be_written_fails_no_recall(
+    tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*args: Any, **options: Any) -> Any:
+        raise StoreUnavailable("the ledger takes no writes")
+
+    with opened(tmp_path, llm, rewrite="llm", learn="off") as memory:
+        memory.add("The Hawaii budget is $10,000", user_id=ALEX)
+        llm.default = WHOLE
+        service = memory._memory._service
+        assert service is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(service._ledger, "apply", away)
+            recalled = memory.recall(VAGUE, user_id=ALEX)
+        assert (recalled.outcome, recalled.query) == ("used", WHOLE)
+    assert cost(tmp_path) == {("scripted", "rewrite"): 1}

@@ -53,7 +53,7 @@ def only(cli: Cli, *options: str) -> dict[str, Any]:
         (["jobs", "--replay", "all"], "There is nothing to replay: no job is dead or cancelled.", {"results": []}),
         (["sessions", "--user", "alex"], "User alex has no sessions yet.", {"results": []}),
         (["sessions", "--session", "monday"], "User default has no such session.", {"results": []}),
-        (["stats", "--cost"], "No LLM was asked anything.", {"results": []}),
+        (["stats", "--cost"], "No LLM was asked anything.", {"results": [], "limits": []}),
         (["worker", "--once"], "Did 0 jobs.", {"done": 0}),
     ],
 )
@@ -278,6 +278,27 @@ def test_cost_shows_what_the_model_was_asked_by_day_model_and_step(cli: Cli, llm
     heading, *lines = cli("stats", "--cost", "--by", "user").stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [["alex", "1"], ["bob", "1"], ["all", "2"]]
     assert cli.json("stats", "--cost", "--by", "user")["results"][0]["day"] is None
+
+
+def test_cost_shows_the_limits_of_the_day_and_how_much_of_them_is_used(
+    cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    cli("remember", LISBON, "--user", "alex")
+    used = llm.stats.prompt_tokens + llm.stats.completion_tokens
+    assert "Today" not in cli("stats", "--cost").stdout
+    monkeypatch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1000000")
+    monkeypatch.setenv("RECOLLECT_LLM_TOKENS_A_DAY", "1")
+    each, everyone = cli("stats", "--cost").stdout.splitlines()[-2:]
+    assert each == "Today: 1,000,000 tokens for each user."
+    over = "; the LLM is not asked again before midnight, UTC."
+    assert everyone == f"Today: {used:,} of 1 tokens for all users{over}"
+    alex = cli("stats", "--cost", "--user", "alex").stdout.splitlines()[-2]
+    assert alex == f"Today: {used:,} of 1,000,000 tokens for user alex."
+    assert cli.json("stats", "--cost", "--user", "bob")["limits"] == [
+        {"whose": "user bob", "tokens": 1_000_000, "spent": 0},
+        {"whose": "all users", "tokens": 1, "spent": used},
+    ]
 
 
 def test_small_talk_costs_nothing(cli: Cli, llm: ScriptedLLM) -> None:

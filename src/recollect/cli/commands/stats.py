@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +13,9 @@ from recollect.cli.given import Given, pass_given
 from recollect.cli.table import Column, print_table
 from recollect.cli.terminal import dim, print_json, say
 from recollect.model.usage import PARTS, Part, Usage
+
+if TYPE_CHECKING:
+    from recollect import Memory
 
 _PARTS: tuple[Part, ...] = ("day", "model", "step")
 _MEANINGS = {
@@ -46,7 +51,8 @@ def stats(given: Given, cost: bool, parts: tuple[Part, ...]) -> None:
     with given.open() as memory:
         if cost:
             by = tuple(part for part in PARTS if part in (parts or _PARTS))
-            _tell_cost(given, memory.usage(user_id=given.user, parts=parts or _PARTS), by)
+            usage = memory.usage(user_id=given.user, parts=parts or _PARTS)
+            _tell_cost(given, usage, by, limits=_limits(memory, given.user))
             return
         counts = memory.stats(given.user)
     if given.json:
@@ -58,10 +64,39 @@ def stats(given: Given, cost: bool, parts: tuple[Part, ...]) -> None:
         say(name.ljust(15), number.rjust(longest), dim(f"  {_MEANINGS.get(name, '')}"))
 
 
-def _tell_cost(given: Given, usage: list[Usage], by: Sequence[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A limit of the day that is set; `spent` is None where there is one for each user and no user was named."""
+
+    whose: str
+    tokens: int
+    spent: int | None = None
+
+
+def _limits(memory: Memory, user: str | None) -> list[_Limit]:
+    each, everyone = memory.settings.llm_user_tokens_a_day, memory.settings.llm_tokens_a_day
+    limits = []
+    if each:
+        spent = None if user is None else memory.spent_today(user_id=user).tokens
+        limits.append(_Limit("each user" if user is None else f"user {user}", each, spent))
+    if everyone:
+        limits.append(_Limit("all users", everyone, memory.spent_today().tokens))
+    return limits
+
+
+def _tell_cost(given: Given, usage: list[Usage], by: Sequence[str], *, limits: Sequence[_Limit]) -> None:
     if given.json:
-        print_json({"results": [each.to_dict() for each in usage]})
+        print_json({"results": [each.to_dict() for each in usage], "limits": [asdict(each) for each in limits]})
         return
+    _print_cost(usage, by)
+    for limit in limits:
+        so_far = "" if limit.spent is None else f"{limit.spent:,} of "
+        over = limit.spent is not None and limit.spent >= limit.tokens
+        note = "; the LLM is not asked again before midnight, UTC" if over else ""
+        say(f"Today: {so_far}{limit.tokens:,} tokens for {limit.whose}{note}.")
+
+
+def _print_cost(usage: list[Usage], by: Sequence[str]) -> None:
     if not usage:
         say("No LLM was asked anything.")
         return

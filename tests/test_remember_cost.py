@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from remember_samples import (
@@ -11,8 +13,10 @@ from remember_samples import (
     EXTRACT,
     RECONCILE,
     SAID,
+    SESSION,
     TALK,
     asked,
+    asks_about,
     claim,
     contents,
     decides,
@@ -22,9 +26,12 @@ from remember_samples import (
     new_turns,
     opened,
     say,
+    wait_until,
 )
 
+from recollect.testing.llm_server import Recorded
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write import understand
 
 
 def test_when_the_days_tokens_are_spent_rules_learn_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -121,6 +128,60 @@ def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) 
         [spent] = memory.usage(user_id=ALEX, parts=["step"])
         assert (spent.step, spent.calls) == ("extract", 2)
         assert len(asked(llm)) == 2
+
+
+def test_what_was_asked_about_a_turn_that_is_forgotten_meanwhile_is_on_the_bill(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    with opened(tmp_path, llm) as memory:
+
+        def forget_then_answer(request: Recorded) -> str:
+            for turn in memory.turns(**TALK):
+                memory.delete(turn.id, user_id=ALEX)
+            return json.dumps({"memories": [claim(BIKE)]})
+
+        llm.when(asks_about(SAID)).reply(forget_then_answer)
+        say(memory, SAID)
+        assert (facts(memory), len(asked(llm))) == ([], 1)
+        [spent] = memory.usage(user_id=ALEX)
+        assert (spent.step, spent.calls, spent.tokens_in) == ("extract", 1, llm.stats.prompt_tokens)
+
+
+def test_what_was_asked_for_a_job_that_fails_afterwards_is_on_the_bill_once(
+    tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learns(llm, SAID, claim(BIKE))
+    settle, failures = understand.resolve, [ValueError("a fault of ours")]
+
+    def fails_once(*given: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return settle(*given, **options)
+
+    monkeypatch.setattr(understand, "resolve", fails_once)
+    with opened(tmp_path, llm) as memory:
+        say(memory, SAID)
+        assert contents(facts(memory)) == [BIKE]
+        [spent] = memory.usage(user_id=ALEX)
+        assert (spent.calls, len(asked(llm))) == (2, 2)
+        assert spent.tokens_in == llm.stats.prompt_tokens
+
+
+def test_the_episode_of_a_session_whose_end_is_called_off_is_on_the_bill(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, learn="rules") as memory:
+
+        def cancel_then_answer(request: Recorded) -> str:
+            memory.cancel_jobs([job.id for job in memory.jobs(user_id=ALEX, states=["running"])], user_id=ALEX)
+            return "The user has a red Cargo bike and took it to the repair shop."
+
+        llm.when(SESSION).reply(cancel_then_answer)
+        say(memory, SAID)
+        assert memory.end_session(**TALK, wait=True).state == "cancelled"
+        llm.wait_for(lambda server: asked(server, SESSION), 10.0)
+        wait_until(lambda: memory.usage(user_id=ALEX))
+        [spent] = memory.usage(user_id=ALEX)
+        assert (spent.step, spent.calls) == ("close", 1)
+        assert [each.category for each in memory.get_all(user_id=ALEX) if each.category == "episode"] == []
 
 
 def test_whoever_waits_does_not_wait_for_turns_that_may_never_come(tmp_path: Path, llm: ScriptedLLM) -> None:

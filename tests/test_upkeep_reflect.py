@@ -271,6 +271,7 @@ class TestRuns:
         with pytest.raises(Conflict):
             await reflected(ledger, chat, effects=(Finish(job.id, "stolen"),))
         assert PORTS not in await contents(ledger)
+        assert (await ledger.spent_today("ann")).calls == 1, "it has to be paid for all the same"
         await reflected(ledger, chat, effects=(Finish(job.id, job.lease or ""),))
         assert PORTS in await contents(ledger)
         assert (await ledger.job("ann", job.id)).state is JobState.DONE

@@ -23,6 +23,7 @@ from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
 from recollect.read.known_again import strip_recalled
+from recollect.write.billed import billed
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.extraction.prompt import style_of
@@ -139,7 +140,8 @@ async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
         await _apply(job.scope, batch, found, effects, means, since)
         raise
     effects = [*found.spent, *_progress(job, conversation, batch, habits), Finish(job.id, job.lease or "", told)]
-    await _apply(job.scope, batch, found, effects, means, since)
+    async with billed(means.ledger, job.scope, lambda: found.spent, by=By(BY)):
+        await _apply(job.scope, batch, found, effects, means, since)
     return told
 
 

@@ -26,6 +26,7 @@ from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
+from recollect.write.billed import billed
 from recollect.write.embed import with_vectors
 from recollect.write.means import Means
 from recollect.write.screening.redact import redact
@@ -79,15 +80,20 @@ def remaking(lost: Remade) -> NewJob | None:
 
 async def sum_up(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
     """Compress what is due, bring the running summary and the invocations up to date, and finish the job."""
+    written: list[Written] = []
+    async with billed(means.ledger, job.scope, lambda: _spent(job.scope, str(job.kind), written), by=By(BY)):
+        return await _sum_up(job, written, means, habits)
+
+
+async def _sum_up(job: Job, written: list[Written], means: Means, habits: Afterwards) -> Mapping[str, Any]:
     scope, ledger = job.scope, means.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
-    written: list[Written] = []
     if "first" in job.payload:
         turns = await _turns_after(scope, job.payload["first"] - 1, means)
         left = [turn for turn in turns if turn.position <= job.payload["last"]]
-        again = await compressing.remake(scope, left, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
-        return await _finish(job, conversation, [again], means, since=since)
+        written.append(await compressing.remake(scope, left, chat=means.chat, now=now(), timeout_s=habits.timeout_s))
+        return await _finish(job, conversation, written, means, since=since)
     if habits.compress_every:
         written.append(await _compressed(conversation, means, habits))
     if habits.summary_every:
@@ -136,6 +142,12 @@ async def end(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
 
     A very long one is ended part by part, a job and an episode each.
     """
+    written: list[Written] = []
+    async with billed(means.ledger, job.scope, lambda: _spent(job.scope, str(job.kind), written), by=By(BY)):
+        return await _end(job, written, means, habits)
+
+
+async def _end(job: Job, written: list[Written], means: Means, habits: Afterwards) -> Mapping[str, Any]:
     scope, ledger = job.scope, means.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
@@ -148,7 +160,7 @@ async def end(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
         marks={"close": turns[-1].position} if turns else {},
         left=int(more),
     )
-    written = [marked]
+    written.append(marked)
     if habits.episode:
         closing = await close(conversation, turns, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
         written.append(replace(closing, fields={}))
@@ -170,8 +182,9 @@ async def end_run(scope: Scope, run: Run, means: Means, habits: Afterwards) -> t
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
     written = [await episode_of_run(conversation, run, chat=means.chat, now=now(), timeout_s=habits.timeout_s)]
-    effects = _spent(scope, "run", written)
-    return await _write(conversation, written, means, by=By(BY, "the end of a run"), effects=effects, since=since)
+    effects, by = _spent(scope, "run", written), By(BY, "the end of a run")
+    async with billed(ledger, scope, lambda: effects, by=by):
+        return await _write(conversation, written, means, by=by, effects=effects, since=since)
 
 
 async def _turns_after(scope: Scope, position: int, means: Means, *, most: int = _MOST_TURNS) -> list[Turn]:

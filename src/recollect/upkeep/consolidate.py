@@ -26,6 +26,7 @@ from recollect.upkeep.clusters import Candidate, Likings, Repeated, candidates, 
 from recollect.upkeep.merged import Merge, joined_evidence, merged_record, read_merge
 from recollect.upkeep.report import Bill, Chore, Report, Step, spent_by
 from recollect.upkeep.run import Run, finish
+from recollect.write.billed import billed
 from recollect.write.embed import embed
 
 SCHEMA: Mapping[str, Any] = {
@@ -82,11 +83,12 @@ async def consolidate(scope: Scope, *, parts: Parts, run: Run, merging: Merging 
         for each in await repeated(group, merging.likings):
             gone |= {one.record.id for one in (each.keeper, *each.repeats)}
             await work.join(each)
-    if (chat := parts.chat) is not None:
-        for group in groups:
-            for cluster in await related(group, merging.likings, without=gone):
-                await work.merge(cluster, chat)
-    await finish(scope, run, parts.ledger, *work.bill.unpaid())
+    async with billed(parts.ledger, scope, work.bill.unpaid, by=run.by):
+        if (chat := parts.chat) is not None:
+            for group in groups:
+                for cluster in await related(group, merging.likings, without=gone):
+                    await work.merge(cluster, chat)
+        await finish(scope, run, parts.ledger, *work.bill.unpaid())
     return Report(
         chore=Chore.CONSOLIDATE,
         user=scope.user,

@@ -26,6 +26,7 @@ from recollect.upkeep.insights import SCHEMA, Insight, Known, insights_of
 from recollect.upkeep.report import Chore, Report, Step, spent_by
 from recollect.upkeep.review import PROPOSED_BY
 from recollect.upkeep.run import Run, finish
+from recollect.write.billed import billed
 from recollect.write.embed import embed
 from recollect.write.settling.same import ready
 
@@ -92,13 +93,15 @@ async def reflect(
         await ledger.apply(scope, [], by=run.by, effects=[spent])
         raise
     spent = spent_by(scope.user, Chore.REFLECT, chat.model, asked, at=run.at)
-    new, known = await _new(asked.value, before, embedder=embedder)
-    changes = [Add(_record(scope, each, seen, at=run.at, digest=digest), vector) for each, vector in new]
-    changes.sort(key=lambda each: -each.record.importance)
-    surplus = [f"more than the {thinking.most} of a run: {each.record.content}" for each in changes[thinking.most :]]
-    del changes[thinking.most :]
-    applied = () if run.dry_run else tuple(changes)
-    await ledger.apply(scope, applied, by=run.by_for("reflected"), effects=[spent, *run.effects], since=since)
+    most = thinking.most
+    async with billed(ledger, scope, lambda: [spent], by=run.by):
+        new, known = await _new(asked.value, before, embedder=embedder)
+        changes = [Add(_record(scope, each, seen, at=run.at, digest=digest), vector) for each, vector in new]
+        changes.sort(key=lambda each: -each.record.importance)
+        surplus = [f"more than the {most} of a run: {each.record.content}" for each in changes[most:]]
+        del changes[most:]
+        applied = () if run.dry_run else tuple(changes)
+        await ledger.apply(scope, applied, by=run.by_for("reflected"), effects=[spent, *run.effects], since=since)
     run.progress(len(changes))
     return replace(
         report,

@@ -18,6 +18,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.model.usage import Allowance
+from recollect.write.billed import billed
 from recollect.write.embed import with_vectors
 from recollect.write.extraction.extract import Extracted, Limits, extract
 from recollect.write.means import Means
@@ -79,7 +80,8 @@ async def understand(
     if not screened.worth:
         return Understood(), told
     found, how = await _extracted(scope, screened.turns, screen(batch.before).turns, means, habits)
-    settled = await _settled(scope, found, screened.turns, means, habits)
+    async with billed(means.ledger, scope, lambda: _spent(scope, "extract", found), by=By(BY)):
+        settled = await _settled(scope, found, screened.turns, means, habits)
     told |= {"by": how, "dropped": _told(found.dropped), "decisions": _told(settled.reasons)}
     spent = (*_spent(scope, "extract", found), *_spent(scope, "reconcile", settled))
     return Understood(settled.changes, spent), told

@@ -1,0 +1,31 @@
+"""Put down what models were asked though nothing came of it: it has to be paid for all the same."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from recollect.errors import RecollectError
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import By
+from recollect.model.effect import Effect
+from recollect.model.scope import Scope
+
+_log = logging.getLogger("recollect")
+
+
+@asynccontextmanager
+async def billed(
+    ledger: Ledger, scope: Scope, spent: Callable[[], Sequence[Effect]], *, by: By
+) -> AsyncIterator[None]:
+    """If what is done inside fails, and with it the write that would have said so, record what was spent by then."""
+    try:
+        yield
+    except Exception:
+        if bill := spent():
+            try:
+                await ledger.apply(scope, [], by=by, effects=bill)
+            except RecollectError as error:
+                _log.warning("could not record what the LLM cost: %s", error)
+        raise

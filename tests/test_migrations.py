@@ -16,8 +16,11 @@ from recollect.ledger.protocol import IndexRow, Ledger
 from recollect.ledger.sql.migrate import migrations
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add
+from recollect.model.effect import Spent
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.usage import SpentToday
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, scores_of, turn
 
@@ -116,3 +119,40 @@ def test_what_was_said_before_the_migration_is_recalled_after_it(tmp_path: Path)
         assert found[0].memory == "I drink green tea"
         assert found.candidates[0].signals["speaker_asked"] == 1
         assert memory.recall("What does Ann drink?", user_id="a", session_id="s", min_score=0)
+
+
+TO_SCHEMA_5 = ("DROP TABLE usage_of_all", "UPDATE meta SET value = '5' WHERE name = 'schema'")
+
+
+async def spend(ledger: Ledger) -> None:
+    for user in ("ann", "bob"):
+        await ledger.apply(Scope(user), [Add(memory(scope=Scope(user)))], by=BY)
+        spent = Spent(user=user, step="extract", model="m", calls=2, tokens_in=5, tokens_out=2, at=now())
+        await ledger.apply(Scope(user), [], by=BY, effects=[spent])
+
+
+async def test_what_was_spent_before_schema_6_counts_for_all_in_sqlite(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    ledger = await open_sqlite(file, MODEL)
+    await spend(ledger)
+    await ledger.close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        for statement in TO_SCHEMA_5:
+            connection.execute(statement)
+        connection.commit()
+    ledger = await open_sqlite(file, MODEL)
+    assert await ledger.spent_today(None) == SpentToday(tokens=14, calls=4)
+    await ledger.close()
+
+
+async def test_what_was_spent_before_schema_6_counts_for_all_in_postgres(dsn: str) -> None:
+    ledger = await open_postgres(dsn, MODEL)
+    await spend(ledger)
+    await ledger.close()
+    connection = await asyncpg.connect(dsn)
+    for statement in TO_SCHEMA_5:
+        await connection.execute(statement)
+    await connection.close()
+    ledger = await open_postgres(dsn, MODEL)
+    assert await ledger.spent_today(None) == SpentToday(tokens=14, calls=4)
+    await ledger.close()

@@ -31,10 +31,8 @@ class Proxy:
 
     def routes(self) -> list[BaseRoute]:
         """The paths; clients whose base URL lacks the version are understood too."""
-        chat = [
-            Route(path, _Endpoint(self.chat), methods=["POST"])
-            for path in ("/v1/chat/completions", "/chat/completions")
-        ]
+        chats = ("/v1/chat/completions", "/chat/completions")
+        chat = [Route(path, _Endpoint(self.chat), methods=["POST"]) for path in chats]
         return [*chat, Route("/v1/{path:path}", _Endpoint(self.rest), methods=_METHODS)]
 
     @asynccontextmanager

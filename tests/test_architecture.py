@@ -22,6 +22,7 @@ LAYERS = [
     ["api"],
     ["api_care"],
     ["api_open"],
+    ["warm"],
     ["wiring"],
     ["service"],
     ["care"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,6 +13,7 @@ from recollect.http.errors import install_errors
 from recollect.http.health import router as health
 from recollect.http.proxy.routes import Proxy
 from recollect.settings import Settings
+from recollect.warm import warm_learning, warm_reading
 from recollect.wiring import open_service
 
 DESCRIPTION = "Long-term memory for LLM applications and agents."
@@ -26,9 +28,13 @@ def make_app(settings: Settings) -> FastAPI:
         app.state.service = await open_service(settings)
         if settings.worker:
             app.state.service.care.start()
+        await warm_reading(app.state.service)
+        # Beside the first chats: what they say is learned a little later.
+        learning = asyncio.create_task(asyncio.to_thread(warm_learning))
         try:
             async with proxy.running(app.state.service):
                 yield
+            await learning
         finally:
             await app.state.service.close()
 

@@ -26,6 +26,10 @@ HARMLESS = [
     "The run 550e8400-e29b-41d4-a716-446655440000 failed.",
     "ISBN 978-3-16-148410-0, IMEI 490154203237518, VIN 1HGCM82633A004352",
     "My zip is 94110-1234.",
+    "Part 912-71-1234 is in stock, and so is part 457555462.",
+    "457555462 is the number of my social worker.",
+    "I follow 457555462 accounts on social media.",
+    "On social media it had 457555462 views. Socials are fun.",
     "4242 people came in 2024 1999 2001",
     "Room DE12 is at the end of 2024 hall",
     "I lost my password yesterday.",
@@ -61,6 +65,12 @@ REDACTED = {
     "DE89370400440532013000 GB29NWBK60161331926819": "[redacted: bank account] [redacted: bank account]",
     "de89 3704 0044 0532 0130 00 is mine": "[redacted: bank account] is mine",
     "my ssn is 123 45 6780": "my ssn is [redacted: social security number]",
+    "My SSN is 078-05-1120": "My SSN is [redacted: social security number]",
+    "078-05-1120 is my social": "[redacted: social security number] is my social",
+    "219099999 is my SSN.": "[redacted: social security number] is my SSN.",
+    "my social is 457 55 5462, ok?": "my social is [redacted: social security number], ok?",
+    "Her social's 457-55-5462": "Her social's [redacted: social security number]",
+    "the ITIN is 912-71-1234": "the ITIN is [redacted: social security number]",
     "my PIN is 4821": "my PIN is [redacted: PIN]",
     "x-api-key: 8f14e45fceea167a5a36dedd4bea2543": "x-api-key: [redacted: secret key]",
     "my seed phrase is apple banana cherry dog elephant frog grape horse island jacket king lemon": (
@@ -175,7 +185,7 @@ def expressions() -> dict[str, re.Pattern[str]]:
     """All that are searched for; those of passwords are only tried after a name, which the test above does."""
     found = {f"{rule.kind} {at}": rule.pattern for at, rule in enumerate(rules._known().rules)}
     # The others are only tried on a secret, or on the few characters before a number.
-    for name in ("_CARD", "_IBAN", "_SSN", "_DIGITS"):
+    for name in ("_CARD", "_IBAN", "_SSN", "_OF_SSN", "_AFTER", "_DIGITS"):
         found[name] = getattr(account_numbers, name)
     return found
 

@@ -1,7 +1,7 @@
 """Numbers that pay or prove who one is: cards, bank accounts, US social security numbers.
 
 A number of an order, a phone or a parcel can look like one. So the check digits must be right, and where they say
-little, the words before must speak of a card or of social security.
+little, the words around must speak of a card or of social security.
 """
 
 from __future__ import annotations
@@ -32,10 +32,14 @@ _IBAN = re.compile(
     rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}{_BETWEEN}?(?:[A-Za-z0-9]{{4}}{_BETWEEN}?){{2,7}}+[A-Za-z0-9]{{0,4}}+"
 )
 _SSN = re.compile(r"(?<![\w.-])(\d{3})([ -]?)(\d{2})\2(\d{4})(?![\w-]|\.\d)")
-_OF_SSN = re.compile(r"\bssn\b|social[ -]security|\bss ?#", re.IGNORECASE)
+_OF_SSN = re.compile(
+    r"\bssn\b|\bitin\b|\bsocial(?:[ -](?:security|insurance|number)|['’]?s?(?= is\b| ?[:=#,.;!?]| ?$))|\bss ?#",
+    re.IGNORECASE,
+)
 _DIGITS = re.compile(r"\d(?:[^\n\d]{0,2}\d){8}")
-# So far before a number the words that speak of it are looked for.
+# So far before a number, and after it, the words that speak of it are looked for.
 _BEFORE_CHARS = 60
+_AFTER = re.compile(r"[^\n.!?\d]{0,40}+[.!?]?")
 
 
 def account_numbers(text: str) -> Iterator[tuple[int, int, str]]:
@@ -96,11 +100,18 @@ def _iban_size(candidate: str) -> int:
 
 
 def _ssns(text: str) -> Iterator[tuple[int, int, str]]:
-    from stdnum.us import ssn
-
     for match in _SSN.finditer(text):
-        if not ssn.is_valid(f"{match[1]}-{match[3]}-{match[4]}"):
+        area, group, serial = match[1], match[3], match[4]
+        if area in ("000", "666") or group == "00" or serial == "0000":
             continue
-        # With hyphens the groups speak for themselves; without, any nine digits would do.
-        if match[2] == "-" or _OF_SSN.search(_before(text, match.start())):
+        # Numbers known from advertisements count too: whoever says one as theirs means it to be.
+        # With hyphens the groups speak for themselves, except where the tax office gives out numbers of its own;
+        # without, any nine digits would do.
+        if (match[2] == "-" and area < "900") or _is_of_ssn(text, match):
             yield match.start(), match.end(), "social security number"
+
+
+def _is_of_ssn(text: str, match: re.Match[str]) -> bool:
+    """Whether words before the number or after it in its clause speak of social security."""
+    after = _AFTER.match(text, match.end())
+    return bool(_OF_SSN.search(_before(text, match.start())) or (after and _OF_SSN.search(after[0])))

@@ -66,7 +66,7 @@ class Passwords:
         """Where passwords stand, in no order."""
         # The one letter whose small form is longer would move all that follows it.
         lower = text.replace("İ", "I").lower()
-        for name in self.names:
+        for name in [name for name in self.names if name in lower]:
             at = lower.find(name)
             while at >= 0:
                 at += len(name)

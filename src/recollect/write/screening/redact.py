@@ -57,9 +57,8 @@ def redact(text: str) -> Redacted:
     found: list[str] = []
     lower = text.lower()
     has_long_word = max(map(len, text.split()), default=0) >= _LONG
-    for rule in known.rules if has_long_word else known.short_rules:
-        if any(hint in lower for hint in rule.hints):
-            text = _replaced(text, rule.search(text), found)
+    for at in sorted({at for hint, at in (known.hints if has_long_word else known.short_hints) if hint in lower}):
+        text = _replaced(text, known.rules[at].search(text), found)
     text = _replaced(text, known.passwords.search(text), found)
     text = _replaced(text, account_numbers(text), found)
     return Redacted(text, tuple(found))
@@ -99,7 +98,9 @@ class _Known:
     """All that secrets.toml says."""
 
     rules: tuple[_Rule, ...]
-    short_rules: tuple[_Rule, ...]
+    # Each hint with the rule it is of; apart those of rules that short words are enough for.
+    hints: tuple[tuple[str, int], ...]
+    short_hints: tuple[tuple[str, int], ...]
     passwords: Passwords
 
 
@@ -107,7 +108,9 @@ class _Known:
 def _known() -> _Known:
     table = tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))
     rules = (*_by_beginning(table["beginnings"]), *map(_rule, table["rule"]))
-    return _Known(rules, tuple(rule for rule in rules if rule.short), Passwords.of(table["password"]))
+    hints = tuple((hint, at) for at, rule in enumerate(rules) for hint in rule.hints)
+    short_hints = tuple((hint, at) for hint, at in hints if rules[at].short)
+    return _Known(rules, hints, short_hints, Passwords.of(table["password"]))
 
 
 def _by_beginning(table: Mapping[str, Iterable[str]]) -> Iterator[_Rule]:

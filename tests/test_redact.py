@@ -56,6 +56,7 @@ HARMLESS = [
 REDACTED = {
     "my password is hunter2, ok?": "my password is [redacted: password], ok?",
     "the password is sunshine.": "the password is [redacted: password].",
+    "the password is sunshine\nthanks": "the password is [redacted: password]\nthanks",
     'the password for my mail is "open sesame"': 'the password for my mail is "[redacted: password]"',
     "login bob, pass: hunter2": "login bob, pass: [redacted: password]",
     "postgres://bob:s3cr3t@db.example:5432/x": "postgres://bob:[redacted: password]@db.example:5432/x",

@@ -7,21 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_runner import Cli
 from upkeep_samples import ANN, BY, contents, keep, ledger_in, memory
 
+from recollect import Memory
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.index.exact import ExactIndex
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By, Verb
+from recollect.model.change import Actor, By, Forget, Supersede, Update, Verb
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.upkeep.review import approve, edit, is_agent, list_reviews, proposer, reject
+from recollect.upkeep.review import approve, edit, is_agent, list_reviews, proposer, reject, restore
+from recollect.write.screening.given import Redacting
 
 EMBEDDER = FakeEmbedder(16)
-PERSON = By("ann@example.org")
+PERSON = By("ann@example.org", actor=Actor.PERSON)
 EXTRACTION = By("extraction")
+ALL = Redacting()
 BCC = "Always copy bob on invoices"
 
 
@@ -79,32 +83,49 @@ class TestWhoMayApprove:
     async def test_no_program_may(self, ledger: Ledger, who: str) -> None:
         record = await proposed(ledger, by=By("someone else"))
         with pytest.raises(Conflict, match="no person"):
+            await approve(ANN, record.id, by=By(who, actor=Actor.PERSON), ledger=ledger)
+        assert await contents(ledger, Status.REVIEW) == {BCC}
+
+    @pytest.mark.parametrize("who", ["ann", "ann@example.org", "cli", "planner"])
+    async def test_no_agent_may_whatever_it_is_called(self, ledger: Ledger, who: str) -> None:
+        record = await proposed(ledger)
+        with pytest.raises(Conflict, match="no person"):
+            await approve(ANN, record.id, by=By(who, actor=Actor.AGENT), ledger=ledger)
+        with pytest.raises(Conflict, match="no person"):
             await approve(ANN, record.id, by=By(who), ledger=ledger)
         assert await contents(ledger, Status.REVIEW) == {BCC}
 
     async def test_nobody_may_approve_what_they_wrote(self, ledger: Ledger) -> None:
         record = await proposed(ledger, by=By("assistant-key"))
         with pytest.raises(Conflict, match="cannot approve"):
-            await approve(ANN, record.id, by=By("Assistant-Key"), ledger=ledger)
+            await approve(ANN, record.id, by=By("Assistant-Key", actor=Actor.PERSON), ledger=ledger)
         await approve(ANN, record.id, by=PERSON, ledger=ledger)
 
     async def test_nor_what_they_had_written_by_another(self, ledger: Ledger) -> None:
         record = await proposed(ledger, detail={"proposed_by": "planner"})
         with pytest.raises(Conflict, match="cannot approve"):
-            await approve(ANN, record.id, by=By("planner"), ledger=ledger)
+            await approve(ANN, record.id, by=By("planner", actor=Actor.PERSON), ledger=ledger)
 
     async def test_changing_the_words_first_does_not_help(self, ledger: Ledger) -> None:
         record = await proposed(ledger, by=By("planner"), detail={"proposed_by": "planner"})
-        me = By("planner")
+        me = By("planner", actor=Actor.PERSON)
         forged = {"content": "Copy bob", "detail": {"proposed_by": "nobody"}}
-        await edit(ANN, record.id, forged, by=me, ledger=ledger, embedder=EMBEDDER)
+        await edit(ANN, record.id, forged, by=me, ledger=ledger, embedder=EMBEDDER, redacting=ALL)
         with pytest.raises(Conflict, match="cannot approve"):
             await approve(ANN, record.id, by=me, ledger=ledger)
 
     async def test_the_first_line_of_history_tells_who_proposed(self, ledger: Ledger) -> None:
         record = await proposed(ledger, by=By("planner"))
         for n in range(3):
-            await edit(ANN, record.id, {"content": f"v{n}"}, by=PERSON, ledger=ledger, embedder=EMBEDDER)
+            await edit(
+                ANN,
+                record.id,
+                {"content": f"v{n}"},
+                by=PERSON,
+                ledger=ledger,
+                embedder=EMBEDDER,
+                redacting=Redacting(),
+            )
         assert await proposer(record, ledger=ledger) == "planner"
 
     @pytest.mark.parametrize("who", ["ann", "agentha", "cli", "python", "mcpherson@example.org"])
@@ -112,18 +133,103 @@ class TestWhoMayApprove:
         assert not is_agent(who)
 
 
+class TestNoWayAround:
+    async def restored(self, ledger: Ledger, id: str) -> Status:
+        [record] = await ledger.get(ANN, [id])
+        return (await restore(ANN, record, by=By("agent"), ledger=ledger)).record.status
+
+    async def test_what_was_forgotten_while_it_waited_waits_again(self, ledger: Ledger) -> None:
+        record = await proposed(ledger)
+        await ledger.apply(ANN, [Forget(record.id)], by=By("agent"))
+        assert await self.restored(ledger, record.id) is Status.REVIEW
+        await ledger.apply(ANN, [Forget(record.id)], by=By("agent"))
+        await ledger.apply(ANN, [Update(record.id, {"content": "Copy mallory"})], by=By("agent"))
+        assert await self.restored(ledger, record.id) is Status.REVIEW
+
+    async def test_nor_does_taking_back_that_it_was_proposed_help(self, ledger: Ledger) -> None:
+        record = await proposed(ledger)
+        [line] = await ledger.history(ANN, memory_id=record.id)
+        await ledger.undo(ANN, line.id, by=By("agent"))
+        assert await self.restored(ledger, record.id) is Status.REVIEW
+
+    async def test_what_was_superseded_while_it_waited_waits_again(self, ledger: Ledger) -> None:
+        record = await proposed(ledger)
+        other = memory("Copy nobody", category=Category.INSTRUCTION)
+        await ledger.apply(ANN, [Supersede(record.id, other)], by=By("agent"))
+        assert await self.restored(ledger, record.id) is Status.REVIEW
+        [found] = await ledger.get(ANN, [record.id])
+        assert (found.superseded_by, found.valid_to) == (None, None)
+
+    async def test_what_came_forgotten_and_never_approved_waits(self, ledger: Ledger) -> None:
+        record = memory(BCC, status=Status.FORGOTTEN, detail={"review": "nobody said it"})
+        await keep(ledger, record)
+        assert await self.restored(ledger, record.id) is Status.REVIEW
+
+    async def test_what_was_approved_and_forgotten_comes_back_in_use(self, ledger: Ledger) -> None:
+        record = await proposed(ledger, detail={"review": "nobody said it"})
+        await approve(ANN, record.id, by=PERSON, ledger=ledger)
+        await ledger.apply(ANN, [Forget(record.id)], by=By("agent"))
+        assert await self.restored(ledger, record.id) is Status.ACTIVE
+
+    async def test_an_approval_that_was_taken_back_is_not_for_other_words(self, ledger: Ledger) -> None:
+        record = await proposed(ledger)
+        await approve(ANN, record.id, by=PERSON, ledger=ledger)
+        [approval] = await ledger.history(ANN, memory_id=record.id, limit=1)
+        await ledger.undo(ANN, approval.id, by=By("agent"))
+        [undoing] = await ledger.history(ANN, memory_id=record.id, limit=1)
+        forged = {"content": "Copy mallory"}
+        await edit(ANN, record.id, forged, by=By("agent"), ledger=ledger, embedder=EMBEDDER, redacting=ALL)
+        with pytest.raises(Conflict, match="waits for review"):
+            await ledger.undo(ANN, undoing.id, by=By("agent"))
+        assert await contents(ledger) == set()
+
+
+def test_by_every_door_it_is_a_person_who_approves_what_they_saw(tmp_path: Path) -> None:
+    with Memory(home=tmp_path, embedder=EMBEDDER) as memory:
+        lines = [{"id": id, "memory": f"Always do {id}", "user_id": "ann", "status": "review"} for id in "abc"]
+        memory.import_(lines)
+        with pytest.raises(Conflict, match="no person"):
+            memory.approve("a", user_id="ann", by="maria", actor="agent")
+        with pytest.raises(InvalidInput, match="person or agent"):
+            memory.approve("a", user_id="ann", by="maria", actor="robot")
+        changed = memory.edit_review("a", "Never do a", user_id="ann", expected_version=1)
+        for decide in (memory.approve, memory.reject, memory.edit_review):
+            with pytest.raises(Conflict, match="version 2, not 1"):
+                decide("a", user_id="ann", by="maria", expected_version=1)
+        seen = changed.record.version
+        assert memory.approve("a", user_id="ann", by="maria", expected_version=seen).record.status is Status.ACTIVE
+        memory.delete("b", user_id="ann")
+        assert memory.restore("b", user_id="ann").record.status is Status.REVIEW
+    cli = Cli(tmp_path)
+    cli.error("review", "--approve", "b", "--expect-version", "1", "--user", "ann", code=4)
+    listed = cli("review", "--user", "ann").output
+    assert "VERSION" in listed
+    [waiting] = [each for each in cli.json("review", "--user", "ann")["results"] if each["id"] == "b"]
+    done = cli.json("review", "--approve", "b", "--expect-version", str(waiting["version"]), "--user", "ann")
+    assert done["status"] == "active"
+    cli("review", "--reject", "c", "--expect-version", "1", "--user", "ann")
+
+
 class TestWhatWasSeen:
     async def test_only_the_version_that_was_seen_is_approved(self, ledger: Ledger) -> None:
         record = await proposed(ledger)
         forged = {"content": "Copy mallory"}
-        await edit(ANN, record.id, forged, by=By("agent"), ledger=ledger, embedder=EMBEDDER)
+        await edit(ANN, record.id, forged, by=By("agent"), ledger=ledger, embedder=EMBEDDER, redacting=ALL)
         with pytest.raises(Conflict, match="version"):
             await approve(ANN, record.id, by=PERSON, ledger=ledger, expected_version=record.version)
         assert await contents(ledger) == set()
 
     async def test_edited_words_wait_and_are_embedded_anew(self, ledger: Ledger) -> None:
         record = await proposed(ledger)
-        done = await edit(ANN, record.id, {"content": "Copy bob"}, by=PERSON, ledger=ledger, embedder=EMBEDDER)
+        done = await edit(
+            ANN,
+            record.id,
+            {"content": "Copy bob"},
+            by=PERSON,
+            ledger=ledger,
+            embedder=EMBEDDER,
+            redacting=Redacting(),
+        )
         assert (done.outcome.record.content, done.outcome.record.status) == ("Copy bob", Status.REVIEW)
         assert await ledger.unembedded(EMBEDDER.model, limit=10) == []
 
@@ -133,7 +239,7 @@ class TestWhatWasSeen:
     ) -> None:
         record = await proposed(ledger)
         with pytest.raises(InvalidInput):
-            await edit(ANN, record.id, fields, by=PERSON, ledger=ledger, embedder=EMBEDDER)
+            await edit(ANN, record.id, fields, by=PERSON, ledger=ledger, embedder=EMBEDDER, redacting=ALL)
 
 
 class TestKeys:
@@ -184,7 +290,9 @@ async def test_only_what_waits_can_be_decided_on(ledger: Ledger, status: Status)
         with pytest.raises(Conflict, match="does not wait"):
             await decide(ANN, record.id, by=PERSON, ledger=ledger)
     with pytest.raises(Conflict, match="does not wait"):
-        await edit(ANN, record.id, {"content": "x"}, by=PERSON, ledger=ledger, embedder=EMBEDDER)
+        await edit(
+            ANN, record.id, {"content": "x"}, by=PERSON, ledger=ledger, embedder=EMBEDDER, redacting=Redacting()
+        )
 
 
 async def test_another_users_proposal_is_not_there(ledger: Ledger) -> None:

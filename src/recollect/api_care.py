@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from recollect.api_open import Opening
 from recollect.errors import InvalidInput
-from recollect.model.asked import read_by, read_limit, read_scope, read_time, read_wait
-from recollect.model.change import Outcome
+from recollect.model.asked import read_by, read_limit, read_number, read_scope, read_time, read_wait
+from recollect.model.change import Actor, Outcome
 from recollect.model.erase import Erase, Receipt, Target
 from recollect.model.given import Fields, Time
 from recollect.model.job import Job, JobState
@@ -132,13 +132,40 @@ class Caring(Opening):
         scope = read_scope(user_id, project_id, session_id)
         return await (await self._care()).reviews(scope, limit=read_limit(limit))
 
-    async def approve(self, memory_id: str, *, user_id: str, by: str, why: str = "") -> Outcome:
-        """Let a memory that waits for review be recalled; whoever proposed it, or an agent, cannot."""
-        return (await (await self._care()).approve(Scope(user_id), memory_id, by=read_by(by, why))).outcome
+    async def approve(
+        self,
+        memory_id: str,
+        *,
+        user_id: str,
+        by: str,
+        actor: Actor | str = Actor.PERSON,
+        expected_version: int | None = None,
+        why: str = "",
+    ) -> Outcome:
+        """Let a memory that waits for review be recalled; `by` is the person who has looked at it.
 
-    async def reject(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
+        An agent cannot approve, nor can whoever proposed it: where an agent may be calling, say so by `actor`.
+        With `expected_version` nothing is approved that was changed since it was looked at.
+        """
+        who = read_by(by, why, actor=actor)
+        version = read_number(expected_version, name="expected_version")
+        done = await (await self._care()).approve(Scope(user_id), memory_id, by=who, expected_version=version)
+        return done.outcome
+
+    async def reject(
+        self,
+        memory_id: str,
+        *,
+        user_id: str,
+        by: str = "python",
+        expected_version: int | None = None,
+        why: str = "",
+    ) -> Outcome:
         """Forget a memory that waits for review; it was never used."""
-        return (await (await self._care()).reject(Scope(user_id), memory_id, by=read_by(by, why))).outcome
+        version = read_number(expected_version, name="expected_version")
+        care = await self._care()
+        done = await care.reject(Scope(user_id), memory_id, by=read_by(by, why), expected_version=version)
+        return done.outcome
 
     async def edit_review(
         self,
@@ -147,11 +174,15 @@ class Caring(Opening):
         *,
         user_id: str,
         by: str = "python",
+        expected_version: int | None = None,
         **fields: Unpack[Fields],
     ) -> Outcome:
         """Change what a memory that waits for review says; it goes on waiting."""
         given: dict[str, Any] = dict(fields) if content is None else {**fields, "content": content}
-        return (await (await self._care()).edit_review(Scope(user_id), memory_id, given, by=read_by(by))).outcome
+        version = read_number(expected_version, name="expected_version")
+        care = await self._care()
+        done = await care.edit_review(Scope(user_id), memory_id, given, by=read_by(by), expected_version=version)
+        return done.outcome
 
     async def upkeep(
         self,

@@ -248,17 +248,30 @@ class Care:
         """What waits for a person to look at it, oldest first."""
         return await review.list_reviews(scope, ledger=self._ledger, limit=limit, cursor=cursor)
 
-    async def approve(self, scope: Scope, id: str, *, by: By) -> Reviewed:
-        """Let a memory that waited for review be recalled from now on."""
-        return await review.approve(scope, id, by=by, ledger=self._ledger)
+    async def approve(self, scope: Scope, id: str, *, by: By, expected_version: int | None = None) -> Reviewed:
+        """Let a memory that waited for review be recalled from now on; the door vouches that a person says so."""
+        by = self._learning.redacting.by(by)
+        return await review.approve(scope, id, by=by, ledger=self._ledger, expected_version=expected_version)
 
-    async def edit_review(self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By) -> Reviewed:
+    async def edit_review(
+        self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, expected_version: int | None = None
+    ) -> Reviewed:
         """Change what a memory that waits for review says; it goes on waiting."""
-        return await review.edit(scope, id, fields, by=by, ledger=self._ledger, embedder=self._means.embedder)
+        return await review.edit(
+            scope,
+            id,
+            fields,
+            by=by,
+            ledger=self._ledger,
+            embedder=self._means.embedder,
+            redacting=self._learning.redacting,
+            expected_version=expected_version,
+        )
 
-    async def reject(self, scope: Scope, id: str, *, by: By) -> Reviewed:
+    async def reject(self, scope: Scope, id: str, *, by: By, expected_version: int | None = None) -> Reviewed:
         """Forget a memory that waited for review, unused."""
-        return await review.reject(scope, id, by=by, ledger=self._ledger)
+        by = self._learning.redacting.by(by)
+        return await review.reject(scope, id, by=by, ledger=self._ledger, expected_version=expected_version)
 
     # Erasing
 
@@ -272,7 +285,7 @@ class Care:
             what,
             ledger=self._ledger,
             index=self._means.index,
-            by=by,
+            by=self._learning.redacting.by(by),
             embeddings=embedder if isinstance(embedder, CachedEmbedder) else None,
         )
         for remade in receipt.remade:

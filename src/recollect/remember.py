@@ -30,7 +30,7 @@ from recollect.write.extraction.prompt import style_of
 from recollect.write.listen import listen
 from recollect.write.means import Means
 from recollect.write.passed_over import passed_over, with_range, without_first
-from recollect.write.screening.redact import redact
+from recollect.write.screening.given import Redacting
 from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
 from recollect.write.understand import BY, Batch, Understanding, Understood, understand
 
@@ -56,20 +56,30 @@ class Learning(Understanding):
     overlap: int = 4
     most_turns: int = 40
     tries: int = 8
-    redact: bool = True
+    redacting: Redacting = field(default_factory=Redacting)
     after: Afterwards = field(default_factory=Afterwards)
 
 
 async def add(
-    scope: Scope, new: NewMemory, *, ledger: Ledger, embedder: Embedder, by: By, once: Once | None = None
+    scope: Scope,
+    new: NewMemory,
+    *,
+    ledger: Ledger,
+    embedder: Embedder,
+    redacting: Redacting,
+    by: By,
+    once: Once | None = None,
 ) -> Outcome:
-    """Draft, embed, apply; the ledger settles it against whatever says the same or holds its key."""
-    record = draft(scope, new.content, new.fields)
-    vector = new.vector
+    """Draft, redact, embed, apply; the ledger settles it against whatever says the same or holds its key."""
+    given = draft(scope, new.content, new.fields)
+    record, redacted = redacting.record(given)
+    # A vector of words that are not kept would still tell of them.
+    vector = new.vector if record.content == given.content else None
     if vector is None:
         [vector] = await embed([record.content], embedder=embedder)
     change = Add(record, vector, new.correction)
-    return (await ledger.apply(scope, [change], by=by, once=once)).outcomes[0]
+    [outcome] = (await ledger.apply(scope, [change], by=redacting.by(by), once=once)).outcomes
+    return replace(outcome, redacted=redacted)
 
 
 async def remember(
@@ -84,22 +94,30 @@ async def remember(
     """Listen, embed, append to the session's log with a job that learns from it, in the mode that is said."""
     if mode is not None:
         style_of(mode)
-    turns = _own_words(listen(scope, messages), habits)
+    turns, redacted = _own_words(listen(scope, messages), habits)
     if not turns:
         return Appended()
     vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
     jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
     if mode is not None:
         jobs = [replace(job, payload={"mode": mode}) for job in jobs]
-    return await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs)
+    appended = await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs)
+    return replace(appended, redacted=redacted)
 
 
-def _own_words(turns: Sequence[Turn], habits: Learning) -> list[Turn]:
-    """The turns without what recall had put in: it would be found again as if it had been said."""
-    texts = [strip_recalled(turn.content) for turn in turns]
-    if habits.redact:
-        texts = [redact(text).text for text in texts]
-    return [replace(turn, content=text) for turn, text in zip(turns, texts, strict=True) if text.strip()]
+def _own_words(turns: Sequence[Turn], habits: Learning) -> tuple[list[Turn], tuple[str, ...]]:
+    """The turns without secrets, whose kinds are told, and without what recall had put in.
+
+    That would be found again as if it had been said.
+    """
+    own: list[Turn] = []
+    kinds: dict[str, None] = {}
+    for turn in turns:
+        text, found = habits.redacting.said(strip_recalled(turn.content))
+        kinds |= dict.fromkeys(found)
+        if text.strip():
+            own.append(replace(turn, content=text))
+    return own, tuple(kinds)
 
 
 async def _job(

@@ -12,7 +12,7 @@ from recollect import recall, remember
 from recollect.care import Care
 from recollect.conversation.thread import Threads
 from recollect.errors import NotFound, RecollectError
-from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Restore, Update
+from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Listing
@@ -26,7 +26,7 @@ from recollect.read.accesses import Accesses
 from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
-from recollect.upkeep import reembed, transfer
+from recollect.upkeep import reembed, review, transfer
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.transfer import Imported
 from recollect.upkeep.worker import Patience
@@ -70,6 +70,7 @@ class Service:
         self.threads = Threads(finders.ledger)
         self._learning = learning or Learning()
         self._spending = Spending(finders.ledger, self._learning.allowance)
+        self._redacting = self._learning.redacting
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
         self.care = Care(
             self._means,
@@ -88,8 +89,16 @@ class Service:
     # Writing
 
     async def add(self, scope: Scope, new: NewMemory, *, by: By, once: Once | None = None) -> Outcome:
-        """Keep a memory as it is given."""
-        outcome = await remember.add(scope, new, ledger=self._ledger, embedder=self._embedder, by=by, once=once)
+        """Keep a memory as it is given, but for secrets."""
+        outcome = await remember.add(
+            scope,
+            new,
+            ledger=self._ledger,
+            embedder=self._embedder,
+            redacting=self._redacting,
+            by=by,
+            once=once,
+        )
         await self.care.keep_within_quotas(scope)
         return outcome
 
@@ -107,26 +116,30 @@ class Service:
         appended = await remember.remember(scope, messages, self._means, self._learning, by=by, mode=mode)
         job = next(iter(appended.jobs), None)
         if job is None:
-            return Remembered(appended.turns)
+            return Remembered(appended.turns, redacted=appended.redacted)
         self.care.worker.nudge()
         if wait_s:
             job = await self.care.finished(scope.user, job.id, within_s=wait_s)
-        return Remembered(appended.turns, job)
+        return Remembered(appended.turns, job, appended.redacted)
 
     async def update(
         self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, expected_version: int | None = None
     ) -> Outcome:
         """Give fields of a memory new values; new words are embedded anew."""
         fields = checked_fields(fields)
-        if fields.get("value") and "content" not in fields:
-            # A keyed fact that has no words of its own reads "key: value", and goes on to.
+        key = None
+        if fields.get("value"):
             record = await self.get(scope, id)
-            if record.content == f"{record.key}: {record.value}":
-                fields["content"] = f"{record.key}: {fields['value']}"
+            key = record.key
+            # A keyed fact that has no words of its own reads "key: value", and goes on to.
+            if "content" not in fields and record.content == f"{key}: {record.value}":
+                fields["content"] = f"{key}: {fields['value']}"
+        fields, redacted = self._redacting.fields(fields, key=key)
         vector = None
         if "content" in fields:
             [vector] = await embed([fields["content"]], embedder=self._embedder)
-        return await self._apply(scope, Update(id, fields, expected_version, vector), by=by)
+        outcome = await self._apply(scope, Update(id, fields, expected_version, vector), by=by)
+        return replace(outcome, redacted=redacted)
 
     async def forget(
         self, scope: Scope, id: str, *, by: By, expected_version: int | None = None, sources: bool = True
@@ -144,17 +157,18 @@ class Service:
                 for turn in said
                 if turn.category is Category.TURN and turn.status is Status.ACTIVE and _speaks_for_few(record)
             ]
-        return (await self._ledger.apply(scope, changes, by=by)).outcomes[0]
+        return (await self._ledger.apply(scope, changes, by=self._redacting.by(by))).outcomes[0]
 
     async def restore(self, scope: Scope, id: str, *, by: By) -> Outcome:
-        """Make a forgotten or superseded memory active again."""
-        return await self._apply(scope, Restore(id), by=by)
+        """Make a forgotten or superseded memory active again; one that waited for review waits again."""
+        record = await self.get(scope, id)
+        return await review.restore(scope, record, by=self._redacting.by(by), ledger=self._ledger)
 
     async def forget_all(self, scope: Scope, listing: Listing, *, by: By) -> int:
         """Forget everything of a listing; gives how many."""
         count = 0
         listing = replace(listing, limit=_FORGET_BATCH, cursor=None)
-        by = replace(by, batch=new_id())
+        by = replace(self._redacting.by(by), batch=new_id())
         while page := await self._ledger.find(scope, listing):
             await self._ledger.apply(scope, [Forget(record.id) for record in page], by=by)
             count += len(page)
@@ -164,7 +178,7 @@ class Service:
         """Take back a change by its number in history; without one, the last that was not an undo, whole."""
         last = entry_id is None
         entry_id = await self._last_change(scope) if entry_id is None else entry_id
-        outcomes = (await self._ledger.undo(scope, entry_id, by=by, whole=last)).outcomes
+        outcomes = (await self._ledger.undo(scope, entry_id, by=self._redacting.by(by), whole=last)).outcomes
         await self._embed_missing(scope.user)
         return outcomes
 
@@ -189,7 +203,7 @@ class Service:
         raise NotFound("there is nothing to undo")
 
     async def _apply(self, scope: Scope, change: Change, *, by: By) -> Outcome:
-        return (await self._ledger.apply(scope, [change], by=by)).outcomes[0]
+        return (await self._ledger.apply(scope, [change], by=self._redacting.by(by))).outcomes[0]
 
     # Reading
 
@@ -249,8 +263,10 @@ class Service:
         return transfer.export(scope, ledger=self._ledger)
 
     async def import_records(self, records: Iterable[MemoryRecord], *, by: By) -> Imported:
-        """Add what is not there yet."""
-        return await transfer.import_records(records, ledger=self._ledger, embedder=self._embedder, by=by)
+        """Add what is not there yet, without its secrets."""
+        return await transfer.import_records(
+            records, ledger=self._ledger, embedder=self._embedder, by=by, redacting=self._redacting
+        )
 
     async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
         """Bring all vectors to the current model; gives how many were made."""

@@ -303,6 +303,9 @@ class Settings(BaseModel):
     redact_turns: Annotated[
         bool, Field(description="Keep passwords, keys and card numbers out of the log of what was said, too.")
     ] = True
+    redact_memories: Annotated[
+        bool, Field(description="Keep them out of what is added, changed, edited in review or imported, too.")
+    ] = True
 
     upstream_url: Annotated[
         str,

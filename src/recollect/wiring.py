@@ -27,6 +27,8 @@ from recollect.upkeep.report import Chore
 from recollect.upkeep.schedule import HOURLY, NIGHTLY, Timetable
 from recollect.upkeep.worker import Patience
 from recollect.write.extraction.extract import Limits
+from recollect.write.screening.given import Redacting
+from recollect.write.screening.log import guard_log
 from recollect.write.settling.resolution import Limits as Settling
 from recollect.write.settling.same import SameLimits
 from recollect.write.triggers import Triggers
@@ -45,6 +47,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
     """
     from recollect.index.exact import ExactIndex
 
+    guard_log()
     async with AsyncExitStack() as opened:
         embedder = await open_embedder(settings) if embedder is None else _borrowed(embedder, settings)
         opened.push_async_callback(embedder.close)
@@ -136,7 +139,7 @@ def _learning(settings: Settings) -> Learning:
         ),
         allowance=Allowance(user=settings.llm_user_tokens_a_day, everyone=settings.llm_tokens_a_day),
         tries=settings.job_tries,
-        redact=settings.redact_turns,
+        redacting=Redacting(memories=settings.redact_memories, turns=settings.redact_turns),
         after=Afterwards(compress_every=0, episode=False, promote_from=None)
         if by == "off"
         else Afterwards(

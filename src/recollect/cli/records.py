@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -75,6 +75,12 @@ def _fields(record: MemoryRecord) -> Iterator[tuple[str, str]]:
 
 def _json(value: Any) -> str:
     return json.dumps(dict(value), ensure_ascii=False) if value else ""
+
+
+def say_redacted(kinds: Sequence[str]) -> None:
+    """What was kept out of a memory, if anything was."""
+    if kinds:
+        say(dim(f"  Kept out of it: {', '.join(kinds)}."))
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

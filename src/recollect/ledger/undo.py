@@ -64,4 +64,7 @@ def _revert(entry: Entry, now: Mapping[str, MemoryRecord]) -> Revert:
                 f"change {entry.id} cannot be undone: {name} of memory {record.id} was changed again since; "
                 f"undo the later change first (see its history)"
             )
+    if record.status is Status.REVIEW and before.get("status") == Status.ACTIVE and record.version != entry.version:
+        # It was approved as it was then; what it says now nobody has seen.
+        raise Conflict(f"memory {record.id} waits for review and was changed since: approve it, or reject it")
     return Revert(entry.memory_id, before, undoes=entry.id)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.model.change import By, Once
+from recollect.model.change import Actor, By, Once
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
 from recollect.model.text import checked_id, checked_text
@@ -20,14 +20,16 @@ _LARGEST = 2**63 - 1
 _MAX_WHY_CHARS = 2000
 
 
-def read_by(who: str, why: str = "") -> By:
+def read_by(who: str, why: str = "", *, actor: Actor | str = Actor.AGENT) -> By:
     """Who changes something, and why in words of their own; both end up in history."""
+    if actor not in tuple(Actor):
+        raise InvalidInput(f"actor is {' or '.join(Actor)}, not {actor!r}")
     checked_id(who, name="by")
     if why != "":
         checked_text(why, name="why")
         if len(why) > _MAX_WHY_CHARS:
             raise InvalidInput(f"why is {len(why):,} characters long; the limit is {_MAX_WHY_CHARS:,}")
-    return By(who, why)
+    return By(who, why, actor=Actor(actor))
 
 
 def read_number(number: int | None, *, name: str) -> int | None:

@@ -79,13 +79,24 @@ class Restore:
 Change: TypeAlias = Add | Update | Supersede | Forget | Restore
 
 
+class Actor(StrEnum):
+    """Who acts: a person, or a program that acts by itself; the door says which, since a name can be chosen."""
+
+    PERSON = "person"
+    AGENT = "agent"
+
+
 @dataclass(frozen=True, slots=True)
 class By:
-    """Who changes something, and why; a `batch` of their own joins several writes, to be undone as one."""
+    """Who changes something, and why; a `batch` of their own joins several writes, to be undone as one.
+
+    Unless the door vouches for a person it is taken for an agent.
+    """
 
     who: str
     why: str = ""
     batch: str | None = None
+    actor: Actor = Actor.AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +141,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one change came to: the memory as it now is, and whether anything changed."""
+    """What one change came to: the memory as it now is, whether anything changed, what secrets were kept out."""
 
     verb: Verb
     record: MemoryRecord
     changed: bool = True
+    redacted: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -147,7 +159,11 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: the memory's own, and what happened to it."""
-        return {**self.record.to_dict(), "event": str(self.verb) if self.changed else "none"}
+        return {
+            **self.record.to_dict(),
+            "event": str(self.verb) if self.changed else "none",
+            "redacted": list(self.redacted),
+        }
 
 
 @dataclass(frozen=True, slots=True)

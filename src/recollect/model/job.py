@@ -133,10 +133,14 @@ class JobStats:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What was added to a session's log, with its positions, and the jobs that were made or joined for it."""
+    """What was added to a session's log, with its positions, and the jobs that were made or joined for it.
+
+    `redacted` names the kinds of secrets that were kept out.
+    """
 
     turns: tuple[Turn, ...] = ()
     jobs: tuple[Job, ...] = ()
+    redacted: tuple[str, ...] = ()
 
 
 def as_json(value: Mapping[str, Any], *, name: str) -> str:

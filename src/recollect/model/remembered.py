@@ -12,10 +12,14 @@ from recollect.model.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The turns that were kept, and the job that learns from them, as it stood when this was made."""
+    """The turns that were kept, and the job that learns from them, as it stood when this was made.
+
+    `redacted` names the kinds of secrets that were kept out of the turns.
+    """
 
     turns: tuple[Turn, ...] = ()
     job: Job | None = None
+    redacted: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Turn]:
         return iter(self.turns)
@@ -31,4 +35,5 @@ class Remembered:
         return {
             "turns": [turn.to_dict() for turn in self.turns],
             "job": None if self.job is None else self.job.to_dict(),
+            "redacted": list(self.redacted),
         }

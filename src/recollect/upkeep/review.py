@@ -1,7 +1,8 @@
 """Review: a person looks at what was learned but must not be used unseen, and approves, edits or rejects it.
 
-What waits for review is never recalled: search, recall and the index see only what is active. Who proposed a memory
-is told by `detail["proposed_by"]` or, where that is missing, by the first line of its history.
+What waits for review is never recalled: search, recall and the index see only what is active. Only a person approves,
+and it is the door that says whether one does. Who proposed a memory is told by `detail["proposed_by"]` or, where that
+is missing, by the first line of its history, which put it into review.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By, Change, Forget, Outcome, Supersede, Update
+from recollect.model.change import Actor, By, Change, Forget, Outcome, Restore, Supersede, Update, Verb
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import And, Listing, Op, Where
 from recollect.model.result import Page
@@ -20,9 +21,11 @@ from recollect.model.scope import Scope
 from recollect.models.embedding import Embedder
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
+from recollect.write.screening.given import Redacting
 
 PROPOSED_BY = "proposed_by"
-# Those who write without a person looking on, alone or as the part of a name before a colon or a slash.
+# Those who write without a person looking on, alone or as the part of a name before a colon or a slash. No door may
+# vouch for them, whatever it believes.
 AGENTS = frozenset(
     ["agent", "assistant", "extraction", "extractor", "consolidation", "reflection", "upkeep", "llm", "mcp", "proxy"]
 )
@@ -68,11 +71,19 @@ async def approve(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_ver
 
 
 async def edit(
-    scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, ledger: Ledger, embedder: Embedder
+    scope: Scope,
+    id: str,
+    fields: Mapping[str, Any],
+    *,
+    by: By,
+    ledger: Ledger,
+    embedder: Embedder,
+    redacting: Redacting,
+    expected_version: int | None = None,
 ) -> Reviewed:
-    """Give fields of a waiting memory new values; it goes on waiting."""
-    record = await _waiting(scope, id, ledger, None)
-    fields = checked_fields(fields)
+    """Give fields of a waiting memory new values, without secrets; it goes on waiting."""
+    record = await _waiting(scope, id, ledger, expected_version)
+    fields, redacted = redacting.fields(checked_fields(fields), key=record.key)
     if not fields:
         raise InvalidInput("nothing was given to change; name at least one field, such as content")
     if "detail" in fields and PROPOSED_BY in record.detail:
@@ -82,7 +93,8 @@ async def edit(
     if "content" in fields:
         [vector] = await embed([fields["content"]], embedder=embedder)
     change = Update(id, fields, record.version, vector)
-    return Reviewed((await ledger.apply(scope, [change], by=_why(by, "edited in review"))).outcomes[0])
+    [outcome] = (await ledger.apply(scope, [change], by=_why(by, "edited in review"))).outcomes
+    return Reviewed(replace(outcome, redacted=redacted))
 
 
 async def reject(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_version: int | None = None) -> Reviewed:
@@ -90,6 +102,16 @@ async def reject(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_vers
     record = await _waiting(scope, id, ledger, expected_version)
     change = Forget(id, record.version)
     return Reviewed((await ledger.apply(scope, [change], by=_why(by, "rejected"))).outcomes[0])
+
+
+async def restore(scope: Scope, record: MemoryRecord, *, by: By, ledger: Ledger) -> Outcome:
+    """Bring back what was forgotten or superseded; if it waited for review until then, it waits again."""
+    change: Change = Restore(record.id)
+    if record.status in (Status.FORGOTTEN, Status.SUPERSEDED) and await _waited(record, ledger):
+        validity = {"superseded_by": None, "valid_to": None} if record.status is Status.SUPERSEDED else {}
+        change = Update(record.id, {"status": Status.REVIEW, **validity}, record.version)
+    [outcome] = (await ledger.apply(scope, [change], by=by)).outcomes
+    return replace(outcome, verb=Verb.RESTORE)
 
 
 async def proposer(record: MemoryRecord, *, ledger: Ledger) -> str:
@@ -108,6 +130,18 @@ def is_agent(who: str) -> bool:
     return who.casefold().replace("/", ":").partition(":")[0].strip() in AGENTS
 
 
+async def _waited(record: MemoryRecord, ledger: Ledger) -> bool:
+    """Whether it waited for review before it came to be as it is."""
+    before = None
+    while lines := await ledger.history(record.scope, memory_id=record.id, limit=_PAGE, before=before):
+        for line in lines:
+            if line.before is not None and line.after.get("status") == record.status:
+                return line.before.get("status") == Status.REVIEW
+        before = lines[-1].id
+    # It came that way, by an import: nobody here has approved it.
+    return bool(record.detail.get("review"))
+
+
 async def _waiting(scope: Scope, id: str, ledger: Ledger, expected_version: int | None) -> MemoryRecord:
     found = await ledger.get(scope, [id])
     if not found:
@@ -121,8 +155,8 @@ async def _waiting(scope: Scope, id: str, ledger: Ledger, expected_version: int 
 
 
 async def _check_reviewer(record: MemoryRecord, by: By, ledger: Ledger) -> None:
-    if not by.who.strip() or is_agent(by.who):
-        raise Conflict(f"{by.who or 'nobody'} is no person: what waits for review is approved by one")
+    if by.actor is not Actor.PERSON or not by.who.strip() or is_agent(by.who):
+        raise Conflict(f"{by.who.strip() or 'nobody'} is no person: what waits for review is approved by one")
     if by.who.casefold() == (await proposer(record, ledger=ledger)).casefold():
         raise Conflict(f"{by.who} proposed memory {record.id} and cannot approve it; someone else has to")
 

@@ -18,28 +18,35 @@ from recollect.model.text import checked_id, checked_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import Embedder
-from recollect.write.draft import checked_fields
+from recollect.write.draft import checked_fields, visible_text
 from recollect.write.embed import embed
+from recollect.write.screening.given import Redacting
 
 PAGE = 500
 # What every store can count to.
 _MOST = 2**31 - 1
 _NOT_FIELDS = {
     "id", "memory", "user_id", "project_id", "session_id", "created_at", "updated_at", "version", "access_count",
-    "last_accessed_at", "score", "scores", "why", "event",
+    "last_accessed_at", "score", "scores", "why", "event", "redacted",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import came to."""
+    """What an import came to; of how many memories and turns secrets were kept out."""
 
     added: int = 0
     present: int = 0
     kept: int = 0
+    redacted: int = 0
 
     def __add__(self, other: Imported) -> Imported:
-        return Imported(self.added + other.added, self.present + other.present, self.kept + other.kept)
+        return Imported(
+            self.added + other.added,
+            self.present + other.present,
+            self.kept + other.kept,
+            self.redacted + other.redacted,
+        )
 
 
 async def export(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
@@ -69,6 +76,8 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
     category = fields.pop("category", Category.FACT)
     if category is Category.TURN:
         _check_turn(fields.get("detail", {}))
+    # What was said is kept as it was said.
+    content = (checked_text if category is Category.TURN else visible_text)(line.get("memory"), name="memory")
     level = scope.check_level(fields.pop("level", scope.natural_level))
     return MemoryRecord(
         id=checked_id(line.get("id") or new_id(), name="id"),
@@ -76,7 +85,7 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
         level=level,
         type=fields.pop("type", TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC)),
         category=category,
-        content=checked_text(line.get("memory"), name="memory"),
+        content=content,
         created_at=created_at,
         updated_at=times["updated_at"] or created_at,
         last_accessed_at=times["last_accessed_at"],
@@ -114,18 +123,26 @@ def _check_turn(detail: Mapping[str, Any]) -> None:
     _whole(detail.get("position"), name="the position of a turn", least=0)
 
 
-async def import_records(records: Iterable[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By) -> Imported:
-    """Add what is not there yet; importing the same lines again changes nothing."""
+async def import_records(
+    records: Iterable[MemoryRecord],
+    *,
+    ledger: Ledger,
+    embedder: Embedder,
+    by: By,
+    redacting: Redacting,
+) -> Imported:
+    """Add what is not there yet, without secrets; importing the same lines again changes nothing."""
     total = Imported()
     by_scope: dict[Scope, list[MemoryRecord]] = {}
     for record in records:
         by_scope.setdefault(record.scope, []).append(record)
     for scope, batch in by_scope.items():
         have = {record.id for record in await ledger.get(scope, [record.id for record in batch])}
-        new = [record for record in batch if record.id not in have]
+        screened = [redacting.record(record) for record in batch if record.id not in have]
+        new = [record for record, _ in screened]
         turns = [record for record in new if record.category is Category.TURN]
         memories = [record for record in new if record.category is not Category.TURN]
-        total += Imported(present=len(batch) - len(new))
+        total += Imported(present=len(batch) - len(new), redacted=sum(bool(found) for _, found in screened))
         total += await _append(scope, turns, ledger=ledger, embedder=embedder, by=by)
         total += await _add(scope, memories, ledger=ledger, embedder=embedder, by=by)
     return total

@@ -9,6 +9,7 @@ from typing import Any
 from recollect.errors import InvalidInput
 from recollect.ledger.fields import LISTS, NUL_IN_JSON, from_plain
 from recollect.model.ids import new_id
+from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
 from recollect.model.text import checked_id, checked_text
@@ -19,6 +20,7 @@ _OBJECTS = ("metadata", "detail")
 _MAX_OBJECT_BYTES = 1 << 18
 _MAX_MEMBERS = 256
 _TEXTS = ("key", "source", "prompt_digest", "superseded_by")
+_SEEN = ("content", "key", "value", "source")
 # What a caller may say of a memory; how it stands and when it was changed is the ledger's to say.
 GIVEN = frozenset(
     [
@@ -47,7 +49,7 @@ def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> Memor
         level=Level(level),
         type=given.pop("type", None) or TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC),
         category=category,
-        content=checked_text(content),
+        content=visible_text(content),
         created_at=at,
         updated_at=at,
         **given,
@@ -55,7 +57,10 @@ def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> Memor
 
 
 def checked_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict[str, Any]:
-    """Field values as a memory holds them, or an InvalidInput that names the one that is wrong."""
+    """Field values as a memory holds them, or an InvalidInput that names the one that is wrong.
+
+    Of what is read by people and models, characters nobody sees are left out: words could be hidden in them.
+    """
     settable = EXPORTED if exported else GIVEN
     unknown = set(fields) - settable
     if unknown:
@@ -65,10 +70,26 @@ def checked_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict
     for name, value in fields.items():
         if value is not None:
             _check(name, value)
-    checked = from_plain(fields)
+    checked = _visible(from_plain(fields))
     if checked.get("category") is Category.TURN and not exported:
         raise InvalidInput("turns come in by remember(), which keeps them in order; choose another category")
     return checked
+
+
+def visible_text(text: object, *, name: str = "content") -> str:
+    """The text as it is seen, or an InvalidText: also when nothing of it is."""
+    given = checked_text(text, name=name)
+    plain = normalise_invisible(given)
+    return plain if plain == given else checked_text(plain, name=name)
+
+
+def _visible(fields: dict[str, Any]) -> dict[str, Any]:
+    for name in _SEEN:
+        if fields.get(name):
+            fields[name] = visible_text(fields[name], name=name)
+    if fields.get("tags"):
+        fields["tags"] = tuple(filter(None, map(normalise_invisible, fields["tags"])))
+    return fields
 
 
 def _check(name: str, value: Any) -> None:
@@ -81,7 +102,7 @@ def _check(name: str, value: Any) -> None:
         checked_text(value, name=name)
     elif name in LISTS:
         if isinstance(value, str) or not isinstance(value, (list, tuple)) or len(value) > _MAX_MEMBERS:
-            raise InvalidInput(f"{name} is a list of at most {_MAX_MEMBERS} texts, not {value!r}")
+            raise InvalidInput(f"{name} is a list of at most {_MAX_MEMBERS} texts, not {type(value).__name__}")
         for each in value:
             checked_id(each, name=name)
     elif name in _OBJECTS:
@@ -90,7 +111,7 @@ def _check(name: str, value: Any) -> None:
 
 def _check_object(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"{name} is a mapping of names to values, not {value!r}")
+        raise InvalidInput(f"{name} is a mapping of names to values, not {type(value).__name__}")
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())

@@ -10,6 +10,7 @@ from recollect.cli.command import Command
 from recollect.cli.fields import field_options
 from recollect.cli.filters import choice
 from recollect.cli.given import Given, pass_given
+from recollect.cli.records import say_redacted
 from recollect.cli.terminal import bold, dim, print_json, say
 from recollect.cli.texts import given_text
 from recollect.model.change import Outcome, Verb
@@ -43,7 +44,7 @@ def add(
     idempotency_key: str | None,
     why: str,
 ) -> None:
-    """Keep a memory, word for word.
+    """Keep a memory, word for word but for passwords, keys and card numbers.
 
     TEXT is what to keep; without it, what is piped in. What is already there is not kept twice. With --key and
     --value it is a fact that has one value at a time.
@@ -64,6 +65,7 @@ def add(
         print_json(outcome.to_dict())
     else:
         _say(outcome, content)
+        say_redacted(outcome.redacted)
 
 
 def _say(outcome: Outcome, content: str | None) -> None:
@@ -72,7 +74,7 @@ def _say(outcome: Outcome, content: str | None) -> None:
         say("Added ", bold(record.id), f"; it takes the place of the earlier value of {record.key!r}.")
     elif outcome.changed:
         say("Added ", bold(record.id), dim(f"  {record.category}, {_seen_in(outcome)}"))
-    elif content is None or record.content.casefold().split() == content.casefold().split():
+    elif content is None or outcome.redacted or record.content.casefold().split() == content.casefold().split():
         say("Already there as ", bold(record.id), "; nothing changed.")
     else:
         say("Kept ", bold(record.id), f", which is surer of {record.key!r}; --correction replaces it.")

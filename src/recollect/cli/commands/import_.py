@@ -49,6 +49,8 @@ def import_(given: Given, file: str, owner: str | None) -> None:
     say(f"Added {counted(result.added, 'memory', 'memories')}; {result.present:,} were there already.")
     if result.kept:
         say(f"{counted(result.kept, 'fact')} here were surer than the ones in the file, and stayed.")
+    if result.redacted:
+        say(f"Secrets were kept out of {counted(result.redacted, 'memory', 'memories')}.")
 
 
 def _opened(file: str) -> AbstractContextManager[BinaryIO]:

@@ -7,6 +7,7 @@ import click
 from recollect.cli.command import Command
 from recollect.cli.filters import choice
 from recollect.cli.given import Given, pass_given
+from recollect.cli.records import say_redacted
 from recollect.cli.terminal import dim, print_json, say
 from recollect.cli.texts import given_text
 from recollect.model.job import Job, JobState
@@ -45,6 +46,7 @@ def remember(
     where = f" of session {given.session}" if given.session else ""
     for turn in remembered:
         say(f"Remembered turn {turn.position}{where}  ", dim(turn.id))
+    say_redacted(remembered.redacted)
     for line in told(remembered.job):
         say(dim(f"  {line}"))
 

@@ -9,6 +9,7 @@ import click
 from recollect.cli.command import Command
 from recollect.cli.fields import field_options
 from recollect.cli.given import Given, pass_given
+from recollect.cli.records import say_redacted
 from recollect.cli.terminal import bold, print_json, say
 from recollect.cli.texts import given_text
 
@@ -51,7 +52,9 @@ def update(
         )
     if given.json:
         print_json(outcome.to_dict())
-    elif outcome.changed:
+        return
+    if outcome.changed:
         say("Updated ", bold(outcome.id), f" to version {outcome.record.version}.")
     else:
         say(bold(outcome.id), " is like that already; nothing changed.")
+    say_redacted(outcome.redacted)

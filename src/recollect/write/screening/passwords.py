@@ -62,11 +62,15 @@ class Passwords:
             ),
         )
 
+    def named_in(self, lower: str) -> list[str]:
+        """The names of passwords that a text in lower case has in it."""
+        return [name for name in self.names if name in lower]
+
     def search(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Where passwords stand, in no order."""
         # The one letter whose small form is longer would move all that follows it.
         lower = text.replace("İ", "I").lower()
-        for name in [name for name in self.names if name in lower]:
+        for name in self.named_in(lower):
             at = lower.find(name)
             while at >= 0:
                 at += len(name)
@@ -116,7 +120,8 @@ def _is_strong(match: re.Match[str]) -> bool:
 
 def _ends(match: re.Match[str]) -> bool:
     """Whether nothing follows the match in its clause."""
-    return match[0][-1] in ".,;!?" or not match.string[match.end() : match.end() + 2].strip(" ")
+    rest = match.string[match.end() : match.end() + 2].lstrip(" ")
+    return match[0][-1] in ".,;!?" or not rest or rest[0] in "\r\n"
 
 
 def _any_of(texts: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from recollect.write.screening.account_numbers import account_numbers
+from recollect.write.screening.account_numbers import account_numbers, may_hold_numbers
 from recollect.write.screening.passwords import Passwords
 
 _MARK = "[redacted: {kind}]"
@@ -54,10 +54,12 @@ def redact(text: str) -> Redacted:
     What is known by its form goes first: the words before a key may name it in a way that tells less.
     """
     known = _known()
-    found: list[str] = []
     lower = text.lower()
-    has_long_word = max(map(len, text.split()), default=0) >= _LONG
-    for at in sorted({at for hint, at in (known.hints if has_long_word else known.short_hints) if hint in lower}):
+    fitting = known.fitting(lower)
+    if not fitting and not known.passwords.named_in(lower) and not may_hold_numbers(text):
+        return Redacted(text)
+    found: list[str] = []
+    for at in sorted(fitting):
         text = _replaced(text, known.rules[at].search(text), found)
     text = _replaced(text, known.passwords.search(text), found)
     text = _replaced(text, account_numbers(text), found)
@@ -95,22 +97,42 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {"": _whole, "mixed": _mixed, "ran
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """All that secrets.toml says."""
+    """All that secrets.toml says; each hint is with the number of the rule it is of."""
 
     rules: tuple[_Rule, ...]
-    # Each hint with the rule it is of; apart those of rules that short words are enough for.
-    hints: tuple[tuple[str, int], ...]
     short_hints: tuple[tuple[str, int], ...]
+    long_hints: tuple[tuple[str, int], ...]
+    beginnings: tuple[tuple[str, int], ...]
+    any_beginning: re.Pattern[str]
     passwords: Passwords
+
+    def fitting(self, lower: str) -> set[int]:
+        """The rules that a text in lower case has hints of."""
+        fitting = {at for hint, at in self.short_hints if hint in lower}
+        if long := [word for word in lower.split() if len(word) >= _LONG]:
+            fitting |= {at for hint, at in self.long_hints if hint in lower}
+            # Most texts hold none of the many beginnings, which one look tells.
+            if any(map(self.any_beginning.search, long)):
+                fitting |= {at for hint, at in self.beginnings if hint in lower}
+        return fitting
 
 
 @cache
 def _known() -> _Known:
     table = tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))
-    rules = (*_by_beginning(table["beginnings"]), *map(_rule, table["rule"]))
-    hints = tuple((hint, at) for at, rule in enumerate(rules) for hint in rule.hints)
-    short_hints = tuple((hint, at) for hint, at in hints if rules[at].short)
-    return _Known(rules, hints, short_hints, Passwords.of(table["password"]))
+    by_beginning = tuple(_by_beginning(table["beginnings"]))
+    rules = (*by_beginning, *map(_rule, table["rule"]))
+    hints = [(hint, at) for at, rule in enumerate(rules) for hint in rule.hints]
+    beginnings = tuple(each for each in hints if each[1] < len(by_beginning))
+    others = hints[len(beginnings) :]
+    return _Known(
+        rules,
+        short_hints=tuple(each for each in others if rules[each[1]].short),
+        long_hints=tuple(each for each in others if not rules[each[1]].short),
+        beginnings=beginnings,
+        any_beginning=re.compile("|".join(re.escape(hint) for hint, _ in beginnings)),
+        passwords=Passwords.of(table["password"]),
+    )
 
 
 def _by_beginning(table: Mapping[str, Iterable[str]]) -> Iterator[_Rule]:

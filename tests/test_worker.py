@@ -106,7 +106,7 @@ async def test_a_mistake_in_the_code_is_no_reason_to_lose_a_job(
         assert await Worker(ledger, mistaken).work_off() == 0
     assert "Traceback" in caplog.text
     job = await ledger.job("alex", job.id)
-    assert (job.state, job.error) == (JobState.WAITING, "KeyError('oh')")
+    assert (job.state, job.error) == (JobState.WAITING, "KeyError in test_worker.py, line 103")
 
 
 async def test_a_worker_that_stops_gives_back_what_it_cannot_end_in_time(ledger: Ledger) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import InvalidInput, RecollectError
 from recollect.language.when import TimeWords, spoken_of
 from recollect.model.context import Context
+from recollect.model.faults import told_fault, traced_fault
 from recollect.model.message import text_of
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import EVERYTHING, Filter, both
@@ -97,8 +98,8 @@ async def recall(
         return _failed(asked, clock, error, str(error))
     except Exception as error:
         # A fault of ours, or of a part the caller gave: it is told, and the chat goes on.
-        _log.exception("recall failed")
-        return _failed(asked, clock, error, f"recall failed: {error!r}")
+        _log.error("recall failed. %s", traced_fault(error))
+        return _failed(asked, clock, error, f"recall failed: {told_fault(error)}")
 
 
 async def _recall(

@@ -97,7 +97,9 @@ class Root(click.Group):
             if given.verbose:
                 import traceback
 
-                traceback.print_exc()
+                from recollect.write.screening.redact import redact
+
+                print(redact(traceback.format_exc()).text, end="", file=sys.stderr)
             report(error, as_json=given.json or "--json" in args)
             code = exit_code_of(type(error))
         sys.exit(code if isinstance(code, int) else ExitCode.OK)

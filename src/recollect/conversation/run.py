@@ -84,7 +84,9 @@ def read_run(
     kinds = tuple(StepKind)
     for step in steps:
         if not isinstance(step, Mapping) or step.get("kind") not in kinds or not isinstance(step.get("content"), str):
-            raise InvalidInput(f"a step is {{'kind': one of {', '.join(kinds)}, 'content': text}}, not {step!r}")
+            raise InvalidInput(
+                f"a step is {{'kind': one of {', '.join(kinds)}, 'content': text}}, not {type(step).__name__}"
+            )
     if isinstance(lessons, str) or not all(isinstance(lesson, str) for lesson in lessons):
         raise InvalidInput("lessons are a list of texts")
     return Run(

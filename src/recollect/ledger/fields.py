@@ -59,7 +59,7 @@ def _field(name: str, value: Any) -> Any:
         return as_utc(value, name=name)
     if name in LISTS:
         if not isinstance(value, (list, tuple)):
-            raise InvalidInput(f"{name} takes a list of texts, not {value!r}")
+            raise InvalidInput(f"{name} takes a list of texts, not {type(value).__name__}")
         return tuple(value)
     if name in KINDS:
         try:
@@ -95,7 +95,7 @@ def check_storable(record: MemoryRecord) -> None:
         value = getattr(record, name)
         # Nearly always it is the very type; asking for a kind of Mapping takes far longer.
         if type(value) not in shape and not isinstance(value, shape):
-            raise InvalidInput(f"{name} cannot be {value!r}")
+            raise InvalidInput(f"{name} cannot be {type(value).__name__}")
     texts = [getattr(record, name) or "" for name in _TEXTS]
     try:
         plain = "\n".join((*texts, *record.tags, *record.evidence))

@@ -82,13 +82,14 @@ def translated(error: Exception, where: str) -> RecollectError:
         case pg.DiskFullError():
             return DiskFull(f"no space left at {where}: free some; nothing that was acknowledged is lost")
         case pg.CharacterNotInRepertoireError() | pg.UntranslatableCharacterError():
-            return InvalidText(f"the text holds a character that {where} cannot keep: {error}")
+            return InvalidText(f"the text holds a character that {where} cannot keep")
         case pg.DataError() if isinstance(error.__cause__, UnicodeError):
             return InvalidText("the text holds half of a character (a lone surrogate); remove it and try again")
         case pg.DataError() | ValueError():
-            return InvalidInput(f"a value cannot be kept by {where}: {error}")
+            # Its words repeat the value.
+            return InvalidInput(f"a value cannot be kept by {where} ({type(error).__name__})")
         case pg.ProgramLimitExceededError():
-            return InvalidInput(f"an id or a key is too long for {where}: {error}")
+            return InvalidInput(f"an id or a key is too long for {where}")
         case pg.LockNotAvailableError():
             return StoreBusy(f"other writers held {where} for {BUSY_S:.0f} s; try again")
         case TimeoutError():
@@ -103,6 +104,9 @@ def translated(error: Exception, where: str) -> RecollectError:
             return StoreUnavailable(f"{where}: {error}; give the user its own schema, or GRANT CREATE, USAGE on one")
         case OSError() | pg.PostgresConnectionError() | pg.OperatorInterventionError():
             return StoreUnavailable(f"{where} cannot be reached: check that it is running and the address ({error})")
+        case pg.PostgresError():
+            # Only its message: the details name values.
+            return StoreUnavailable(f"{where}: {str(error.args[0] if error.args else type(error).__name__)[:200]}")
         case _:
             return StoreUnavailable(f"{where}: {error}")
 

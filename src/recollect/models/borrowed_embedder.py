@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.errors import ModelUnavailable, RecollectError
+from recollect.models.refusals import told_by
 from recollect.models.unit_vectors import unit_rows
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class BorrowedEmbedder:
         except RecollectError:
             raise
         except Exception as error:
-            raise ModelUnavailable(f"the embedder {self.model.name!r} failed: {error!r}") from error
+            raise ModelUnavailable(f"the embedder {self.model.name!r} failed: {told_by(error, texts)}") from error
         if rows.shape != (len(texts), self.model.dimensions):
             raise ModelUnavailable(f"the embedder {self.model.name!r} answered with shape {rows.shape}")
         return unit_rows(rows, texts)

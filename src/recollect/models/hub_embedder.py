@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.refusals import told_by
 
 if TYPE_CHECKING:
     from recollect.models.embedding import Matrix
@@ -71,7 +72,7 @@ class HubEmbedder:
         try:
             vectors = np.asarray(self._encode(texts, role), dtype=np.float32)
         except Exception as error:
-            raise ModelUnavailable(f"the embedder {self._model.name!r} failed: {error}") from error
+            raise ModelUnavailable(f"the embedder {self._model.name!r} failed: {told_by(error, texts)}") from error
         if vectors.shape != (len(texts), self._model.dimensions):
             raise ModelUnavailable(f"the embedder {self._model.name!r} answered with shape {vectors.shape}")
         return unit_rows(vectors, texts)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models.piecework import Piecework
+from recollect.models.refusals import told_by
 
 Score: TypeAlias = Callable[[str, list[str]], Any]
 
@@ -121,7 +122,9 @@ class HubReranker:
         try:
             logits = np.asarray(score(query, texts), dtype=np.float64)
         except Exception as error:
-            raise ModelUnavailable(f"the reranker {self._name!r} failed: {error}") from error
+            raise ModelUnavailable(
+                f"the reranker {self._name!r} failed: {told_by(error, [query, *texts])}"
+            ) from error
         if logits.shape != (len(texts),) or not np.isfinite(logits).all():
             # A model that tells kinds of pairs apart answers a number for each kind.
             raise ModelUnavailable(f"the reranker {self._name!r} did not answer one score for each text")

@@ -54,14 +54,16 @@ class OpenAIWire:
         self._model = model
         self._api_key = api_key
         self._max_answer_bytes = max_answer_bytes
-        self._url = _endpoint(base_url, path)
-        # What messages show: a URL may carry a password.
-        self.shown_url = str(self._url.copy_with(userinfo=b"", query=None))
+        url = _endpoint(base_url, path)
+        # A URL may carry a password, and the HTTP library logs whole URLs.
+        login = (url.username, url.password) if url.userinfo else None
+        self._url = url.copy_with(userinfo=b"")
+        self.shown_url = str(self._url.copy_with(query=None))
         headers = {"Content-Type": "application/json"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         # No timeout of its own: httpx counts each read anew, and a server that trickles would never be late.
-        self._client = httpx.AsyncClient(headers=headers, timeout=None, follow_redirects=False)  # noqa: S113
+        self._client = httpx.AsyncClient(headers=headers, auth=login, timeout=None, follow_redirects=False)  # noqa: S113
 
     async def post(self, body: Mapping[str, Any], *, timeout_s: float | None = None) -> bytes:
         """The body of the first good answer, or what the last bad one means."""

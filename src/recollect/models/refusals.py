@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_CHARS = 200
@@ -48,6 +48,12 @@ def told_of(body: bytes, sent: Mapping[str, Any], *, secret: str = "") -> str:
         unsupported = " as not supported" if "support" in words.casefold() else ""
         shown = f"{shown} (it names {', '.join(lost)}{unsupported})".strip()
     return ": ".join(filter(None, (", ".join(kinds), shown)))
+
+
+def told_by(error: Exception, texts: Sequence[str]) -> str:
+    """What an error of a library says of the `texts` that it was given, in a line that repeats nothing of them."""
+    told = told_of(str(error).encode("utf-8", "replace"), {"input": list(texts)})
+    return f"{type(error).__name__}: {told}" if told else type(error).__name__
 
 
 def _read(text: str) -> tuple[list[str], str]:

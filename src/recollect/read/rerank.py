@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.errors import RecollectError
+from recollect.model.faults import told_fault, traced_fault
 from recollect.models.rerank import Reranker
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import logit
@@ -46,8 +47,8 @@ async def rerank(
         return _none(str(error))
     except Exception as error:
         # A reranker of the caller's own may raise anything.
-        _log.warning("the reranker %s failed", reranker.name, exc_info=True)
-        return _none(f"{reranker.name} failed: {error!r}")
+        _log.warning("the reranker %s failed. %s", reranker.name, traced_fault(error))
+        return _none(f"{reranker.name} failed: {told_fault(error)}")
     # A comparison with nan is false.
     if len(scores) != len(first) or not all(0.0 <= score <= 1.0 for score in scores):
         return _none(f"{reranker.name} did not answer {len(first)} scores from 0 to 1")

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from recollect.errors import RecollectError
 from recollect.ledger.protocol import Ledger
+from recollect.model.faults import traced_fault
 from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.upkeep.chores import Housekeeping
@@ -132,6 +133,6 @@ class Timekeeper:
                 await self.tick()
             except RecollectError as error:
                 _log.warning("upkeep waits: %s", error)
-            except Exception:
-                _log.exception("upkeep failed")
+            except Exception as error:
+                _log.error("upkeep failed. %s", traced_fault(error))
             await asyncio.sleep(self._every_s)

@@ -15,9 +15,11 @@ from typing import Any, TypeAlias
 
 from recollect.errors import Conflict, RecollectError
 from recollect.ledger.protocol import Ledger
+from recollect.model.faults import told_fault, traced_fault
 from recollect.model.ids import new_id
 from recollect.model.job import Job
 from recollect.model.times import now
+from recollect.write.screening.redact import redact
 
 _log = logging.getLogger("recollect")
 
@@ -173,8 +175,8 @@ class Worker:
         except RecollectError as error:
             await self._give_up(job, str(error))
         except Exception as error:
-            _log.exception("job %s failed", job.id)
-            await self._give_up(job, repr(error))
+            _log.error("job %s failed. %s", job.id, traced_fault(error))
+            await self._give_up(job, told_fault(error))
         finally:
             keeping.cancel()
             self._end.set()
@@ -199,6 +201,8 @@ class Worker:
 
     async def _give_up(self, job: Job, error: str) -> None:
         """Have it tried again later or, after so many tries, never, until a person says so."""
+        # Whoever looks at jobs and logs need not be who may see secrets.
+        error = redact(error).text
         self.failed += 1
         again = job.tries < self.patience.tries
         retry_at = now() + timedelta(seconds=self.patience.wait_s(job.tries)) if again else None

@@ -36,7 +36,7 @@ def listen(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[st
 
 def _turn(scope: Scope, message: object, at: datetime) -> Turn | None:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise InvalidInput(f"a message is a mapping with 'role' and 'content', not {message!r}")
+        raise InvalidInput(f"a message is a mapping with 'role' and 'content', not {_told(message)}")
     text = mended_text(text_of(message.get("content")))
     if message["role"] not in tuple(Role) or not text.strip():
         return None
@@ -51,12 +51,19 @@ def _turn(scope: Scope, message: object, at: datetime) -> Turn | None:
     )
 
 
+def _told(message: object) -> str:
+    """What was given for a message, without what it says."""
+    if not isinstance(message, Mapping):
+        return type(message).__name__
+    return f"one with {', '.join(sorted(map(str, message))) or 'nothing'} and a role of {message.get('role')!r:.40}"
+
+
 def _said_at(message: Mapping[str, Any], at: datetime) -> datetime:
     name = next((name for name in ("timestamp", "created_at", "said_at") if message.get(name)), None)
     if name is None:
         return at
     try:
         return as_utc(message[name], name=name)
-    except InvalidInput as error:
-        _log.warning("a message is kept with the time it came in: %s", error)
+    except InvalidInput:
+        _log.warning("a message is kept with the time it came in: its %s is not a time", name)
         return at

@@ -11,16 +11,20 @@ class WithoutSecrets(logging.Filter):
     """Lets every line pass, redacted, its traceback with it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        message = record.getMessage()
-        if (clean := redact(message)).found:
-            record.msg, record.args = clean.text, ()
+        if redact(record.getMessage()).found:
+            if isinstance(record.args, tuple):
+                # The server's own format takes its arguments apart.
+                record.args = tuple(redact(each).text if isinstance(each, str) else each for each in record.args)
+            if (clean := redact(record.getMessage())).found:
+                record.msg, record.args = clean.text, ()
         if record.exc_info and (trace := redact(logging.Formatter().formatException(record.exc_info))).found:
             record.exc_info, record.exc_text = None, trace.text
         return True
 
 
 def guard_log() -> None:
-    """Have all lines of this package redacted from now on."""
-    log = logging.getLogger("recollect")
-    if not any(isinstance(each, WithoutSecrets) for each in log.filters):
-        log.addFilter(WithoutSecrets())
+    """Have all lines of this package, and of the server it runs in, redacted from now on."""
+    for name in ("recollect", "uvicorn.error", "uvicorn.access"):
+        log = logging.getLogger(name)
+        if not any(isinstance(each, WithoutSecrets) for each in log.filters):
+            log.addFilter(WithoutSecrets())

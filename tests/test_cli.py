@@ -162,7 +162,7 @@ def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path
     assert file.stat().st_mode & 0o077 == 0
 
     other = Cli(tmp_path / "other")
-    assert other.json("import", str(file)) == {"added": 4, "present": 0, "kept": 0}
+    assert other.json("import", str(file)) == {"added": 4, "present": 0, "kept": 0, "redacted": 0}
     assert other("import", input=file.read_bytes()).stdout == "Added 0 memories; 4 were there already.\n"
     assert other.json("show", kept, "--user", "alex") == cli.json("show", kept, "--user", "alex")
     assert other.json("users") == {"results": ["alex", "bob"]}

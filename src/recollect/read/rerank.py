@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.errors import RecollectError
-from recollect.model.faults import told_fault, traced_fault
+from recollect.model.faults import traced_fault
+from recollect.models.refusals import told_by
 from recollect.models.rerank import Reranker
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import logit
@@ -48,7 +49,7 @@ async def rerank(
     except Exception as error:
         # A reranker of the caller's own may raise anything.
         _log.warning("the reranker %s failed. %s", reranker.name, traced_fault(error))
-        return _none(f"{reranker.name} failed: {told_fault(error)}")
+        return _none(f"{reranker.name} failed: {told_by(error, [query, *first])}")
     # A comparison with nan is false.
     if len(scores) != len(first) or not all(0.0 <= score <= 1.0 for score in scores):
         return _none(f"{reranker.name} did not answer {len(first)} scores from 0 to 1")

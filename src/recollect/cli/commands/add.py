@@ -44,10 +44,10 @@ def add(
     idempotency_key: str | None,
     why: str,
 ) -> None:
-    """Keep a memory, word for word but for passwords, keys and card numbers.
+    """Keep a memory, word for word.
 
-    TEXT is what to keep; without it, what is piped in. What is already there is not kept twice. With --key and
-    --value it is a fact that has one value at a time.
+    TEXT is what to keep; without it, what is piped in. Passwords, keys and card numbers are kept out of it. What is
+    already there is not kept twice. With --key and --value it is a fact that has one value at a time.
     """
     content = None if not text and fields.get("key") and fields.get("value") else given_text(text, name="content")
     with given.open() as memory:

@@ -24,7 +24,7 @@ _COLUMNS = [ID, Column("VERSION", style="dim"), Column("SINCE", style="dim"), Co
     examples=(
         "recollect review --user alex",
         'recollect review --edit ID --text "Answer in English" --user alex',
-        "recollect review --approve ID --expect-version 1 --user alex",
+        "recollect review --approve ID --user alex",
     ),
 )
 @click.option("--approve", metavar="ID", help="Let it be recalled from now on.")

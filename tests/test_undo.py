@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from recollect import Memory, Status
+from recollect.errors import NotFound
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
@@ -66,3 +67,62 @@ def test_a_value_that_is_undone_gives_the_key_back(memory: Memory) -> None:
     memory.undo(user_id="a")
     [held] = memory.get_all(user_id="a", filters={"key": "city"})
     assert (held.value, held.status) == ("Oslo", Status.ACTIVE)
+
+
+class TestWhatSomeoneDid:
+    """What is learned behind is not what a person takes back who says no more than undo."""
+
+    @pytest.fixture
+    def memory(self, tmp_path: Path) -> Iterator[Memory]:
+        with Memory(
+            settings=Settings(home=tmp_path, learn="rules", worker=False), embedder=FakeEmbedder(32)
+        ) as memory:
+            yield memory
+
+    def test_what_was_learned_meanwhile_is_not_what_is_undone(self, memory: Memory) -> None:
+        added = memory.add("Likes tea", user_id="a")
+        said = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=False)
+        memory.delete(added.id, user_id="a")
+        assert said.job is not None
+        memory.work()
+        assert memory.history(user_id="a")[0].by.who == "extraction"
+        assert [outcome.id for outcome in memory.undo(user_id="a")] == [added.id]
+        assert memory.get(added.id, user_id="a").status is Status.ACTIVE
+        assert contents(memory) == {"Likes tea", "User lives in Oslo"}
+
+    def test_what_was_said_goes_with_what_was_learned_from_it(self, memory: Memory) -> None:
+        memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.remember("I moved to Lisbon", user_id="a", session_id="s", wait=True)
+        assert contents(memory) == {"User lives in Lisbon"}
+        outcomes = memory.undo(user_id="a")
+        assert contents(memory) == {"User lives in Oslo"}
+        assert [turn.content for turn in memory.turns(user_id="a", session_id="s")] == ["I live in Oslo"]
+        [number] = {
+            line.id for line in memory.history(user_id="a") if line.memory_id == outcomes[-1].id if line.undoes
+        }
+        memory.undo(number, user_id="a")
+        assert contents(memory) == {"User lives in Lisbon"}
+        assert len(memory.turns(user_id="a", session_id="s")) == 2
+
+    def test_what_other_turns_say_as_well_stays(self, memory: Memory) -> None:
+        for _ in range(2):
+            memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.undo(user_id="a")
+        assert contents(memory) == {"User lives in Oslo"}
+
+    def test_the_last_change_of_anyone_is_undone_if_that_is_asked_for(self, memory: Memory) -> None:
+        memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.undo(user_id="a", anyones=True)
+        assert contents(memory) == set()
+        assert len(memory.turns(user_id="a", session_id="s")) == 1
+
+    def test_where_nobody_did_anything_that_is_said(self, memory: Memory) -> None:
+        memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.undo(user_id="a")
+        memory.remember("I live in Oslo", user_id="a", session_id="s", by="extraction", wait=True)
+        with pytest.raises(NotFound, match="nothing to undo that someone did"):
+            memory.undo(user_id="a")
+
+
+def contents(memory: Memory) -> set[str]:
+    return {record.content for record in memory.get_all(user_id="a", filters={"category": {"ne": "turn"}})}

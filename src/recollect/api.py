@@ -153,11 +153,21 @@ class AsyncMemory(Caring, Opening):
         return await service.forget_all(scope, Listing(filter=read_filter(filters)), by=read_by(by, why))
 
     async def undo(
-        self, change_id: int | None = None, *, user_id: str, by: str = "python", why: str = ""
+        self,
+        change_id: int | None = None,
+        *,
+        user_id: str,
+        anyones: bool = False,
+        by: str = "python",
+        why: str = "",
     ) -> tuple[Outcome, ...]:
-        """Take back a change by its id in `history`; without one, the user's last."""
+        """Take back a change by its id in `history`; without one, the last thing that someone did or said.
+
+        What was said goes with what was learned from it. With `anyones` it is the last change whoever made it: what
+        was learned or put in order behind counts too.
+        """
         number = read_number(change_id, name="change_id")
-        return await (await self._open()).undo(Scope(user_id), number, by=read_by(by, why))
+        return await (await self._open()).undo(Scope(user_id), number, by=read_by(by, why), anyones=anyones)
 
     async def search(
         self,

@@ -27,6 +27,7 @@ from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
 from recollect.upkeep import reembed, review, transfer
+from recollect.upkeep import undo as undoing
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.transfer import Imported
 from recollect.upkeep.worker import Patience
@@ -174,11 +175,17 @@ class Service:
             count += len(page)
         return count
 
-    async def undo(self, scope: Scope, entry_id: int | None = None, *, by: By) -> tuple[Outcome, ...]:
-        """Take back a change by its number in history; without one, the last that was not an undo, whole."""
-        last = entry_id is None
-        entry_id = await self._last_change(scope) if entry_id is None else entry_id
-        outcomes = (await self._ledger.undo(scope, entry_id, by=self._redacting.by(by), whole=last)).outcomes
+    async def undo(
+        self, scope: Scope, entry_id: int | None = None, *, by: By, anyones: bool = False
+    ) -> tuple[Outcome, ...]:
+        """Take back a change by its number in history; without one, the last thing someone did, whole.
+
+        What was learned or put in order behind is nobody's doing, and counts only with `anyones`. What someone said
+        is taken back together with what was learned from it alone.
+        """
+        outcomes = await undoing.undo(
+            scope, entry_id, ledger=self._ledger, by=self._redacting.by(by), anyones=anyones
+        )
         await self._embed_missing(scope.user)
         return outcomes
 
@@ -188,19 +195,6 @@ class Service:
             await reembed.embed_missing(ledger=self._ledger, embedder=self._embedder, user=user)
         except RecollectError as error:
             _log.warning("some memories of this user have no vectors for now: %s", error)
-
-    async def _last_change(self, scope: Scope) -> int:
-        undone: set[int] = set()
-        before = None
-        while lines := await self._ledger.history(scope, before=before):
-            for line in lines:
-                if line.id in undone:
-                    continue
-                if line.undoes is None:
-                    return line.id
-                undone.add(line.undoes)
-            before = lines[-1].id
-        raise NotFound("there is nothing to undo")
 
     async def _apply(self, scope: Scope, change: Change, *, by: By) -> Outcome:
         return (await self._ledger.apply(scope, [change], by=self._redacting.by(by))).outcomes[0]

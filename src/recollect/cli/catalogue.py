@@ -21,7 +21,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "update": Listed("update:update", "Change the words or the fields of a memory."),
         "forget": Listed("forget:forget", "Take a memory, or all of them, out of recall."),
         "restore": Listed("restore:restore", "Make a forgotten or superseded memory active again."),
-        "undo": Listed("undo:undo", "Take back the last change, or one by its number."),
+        "undo": Listed("undo:undo", "Take back the last thing that someone did or said, or a change by its number."),
         "erase": Listed("erase:erase", "Remove something for good, with all that was derived from it."),
     },
     "Find": {

@@ -254,3 +254,14 @@ async def test_a_quota_holds_soon_after_it_is_passed(tmp_path: Path) -> None:
             await memory.add(f"Memory number {number}", user_id="ann")
         await memory.work()
         assert len(await texts(memory)) == 3
+
+
+async def test_the_end_of_a_long_session_is_awaited_to_its_last_part(memory: AsyncMemory) -> None:
+    said = [{"role": "user", "content": f"Note {number}"} for number in range(2_100)]
+    await memory.remember(said, user_id="ann", session_id="long")
+    job = await memory.end_session(user_id="ann", session_id="long", wait=300)
+    assert (job.state, "more" in (job.result or {})) == ("done", False)
+    [session] = await memory.sessions(user_id="ann")
+    assert session.closed_at is not None
+    closing = [each for each in await memory.jobs(user_id="ann") if each.kind == "close"]
+    assert ([each.state for each in closing], closing[0].id) == (["done"] * 3, job.id)

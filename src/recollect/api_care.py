@@ -39,7 +39,7 @@ class Caring(Opening):
             care.start()
         job = await care.end_session(scope)
         within_s = read_wait(wait)
-        return await care.finished(scope.user, job.id, within_s=within_s) if within_s else job
+        return await care.all_finished(job, within_s=within_s) if within_s else job
 
     async def end_run(
         self,

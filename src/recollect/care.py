@@ -46,6 +46,7 @@ _OLDEST_S = 300.0
 _LOOK_AGAIN_S = 0.05
 _TRIES_AWAITED = 3
 _LAST_JOBS = 100
+_MOST_JOBS = 1000
 _GRACE_S = 5.0
 _LOOK_EVERY_S = 1.0
 _MOST_LOOKED_AT = 10_000
@@ -149,6 +150,26 @@ class Care:
                 return job
             # Someone else may do it, so that we hear nothing of it.
             await self.worker.next_end(within_s=_LOOK_AGAIN_S)
+
+    async def all_finished(self, job: Job, *, within_s: float) -> Job:
+        """The same for what may be done in several parts, a job each: the last of them."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while True:
+            left_s = max(0.0, deadline - asyncio.get_running_loop().time())
+            job = await self.finished(job.scope.user, job.id, within_s=left_s)
+            more = job.state is JobState.DONE and (job.result or {}).get("more")
+            rest = await self._rest_of(job) if more else None
+            if rest is None:
+                return job
+            job = rest
+
+    async def _rest_of(self, done: Job) -> Job | None:
+        """The job that goes on with what a job did a part of."""
+        jobs = await self._ledger.jobs(done.scope.user, limit=_MOST_JOBS)
+        others = [job for job in jobs if (job.kind, job.key) == (done.kind, done.key) and job.id != done.id]
+        # It was queued as this one ended. Where none is under way any more, the newest was the last.
+        under_way = (job for job in others if job.state not in _OVER)
+        return next(under_way, next((job for job in others if job.id > done.id), None))
 
     async def job(self, user: str, id: str) -> Job:
         """One job."""

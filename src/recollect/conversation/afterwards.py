@@ -196,13 +196,14 @@ async def _finish(
 ) -> Mapping[str, Any]:
     """Write all of it with the end of the job, in one transaction; what is left is a job of its own."""
     scope = job.scope
-    told = {
+    told: dict[str, Any] = {
         "changes": sum(len(each.changes) for each in written),
         # They quote what models and their servers wrote, whatever that was.
         "reasons": [redact(reason).text for each in written for reason in each.reasons],
     }
     effects = _spent(scope, str(job.kind), written)
     if any(each.left for each in written):
+        told["more"] = True
         effects.append(Queue(scope, NewJob(kind=job.kind, key=job_key(scope))))
     effects.append(Finish(job.id, job.lease or "", told))
     await _write(conversation, written, means, by=By(BY, str(job.kind)), effects=effects, since=since)

@@ -306,3 +306,29 @@ def test_small_talk_costs_nothing(cli: Cli, llm: ScriptedLLM) -> None:
     cli("remember", "Thank you", "--session", "monday")
     assert cli("stats", "--cost").stdout == "No LLM was asked anything.\n"
     assert not llm.calls("chat")
+
+
+def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> None:
+    steps = ("--step", "action: build it", "--step", "observation: it is built", "--step", "action: push it")
+    words = ("end-run", "Deploy the shop", *steps, "--answer", "It is live", "--lesson", "The tests take long")
+    told = cli(*words, "--succeeded", "--run-id", "r1", "--session", "monday").stdout
+    assert told.startswith("Noted the run in session monday\n  episode: ")
+    assert "  lesson: " in told
+    [episode] = cli.json("list", "--category", "episode")["results"]
+    assert (episode["detail"]["steps"], episode["detail"]["outcome"]) == (["build it", "push it"], "It is live")
+    assert cli.json(*words, "--run-id", "r1", "--session", "monday") == {"results": []}
+
+
+@pytest.mark.parametrize("words", [(), ("--session", "s", "--step", "dream: x"), ("--session", "s", "--step", "x")])
+def test_a_run_needs_a_session_and_steps_of_a_kind(cli: Cli, words: tuple[str, ...]) -> None:
+    assert "Say in which session" in (told := cli.error("end-run", "x", *words, code=2)) or "KIND:TEXT" in told
+
+
+def test_undo_says_what_it_took_back_and_takes_what_was_learned_only_if_asked(cli: Cli) -> None:
+    id = cli.add("Likes tea")
+    cli("remember", LISBON, "--session", "monday")
+    said = cli("undo", "--any").stdout
+    assert re.search(r"^Took back change \d+: add by extraction at ", said)
+    cli("forget", id)
+    assert re.search(r"^Took back change \d+: forget by cli at ", cli("undo").stdout)
+    assert "either a number or --any" in cli.error("undo", "3", "--any", code=2)

@@ -43,6 +43,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "review": Listed("review:review", "List what waits for a person to look at it, and decide."),
         "upkeep": Listed("upkeep:upkeep", "Put a user's memories in order now."),
         "sessions": Listed("sessions:sessions", "List sessions, or end one."),
+        "end-run": Listed("end_run:end_run", "Keep what an agent's run came to."),
         "jobs": Listed("jobs:jobs", "Show the work behind the answers, and set right what failed."),
         "worker": Listed("worker:worker", "Do the work behind the answers, as a process of its own."),
         "users": Listed("users:users", "Name everyone who has memories."),

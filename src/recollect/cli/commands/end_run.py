@@ -1,0 +1,72 @@
+"""recollect end-run"""
+
+from __future__ import annotations
+
+import click
+
+from recollect.cli.command import Command
+from recollect.cli.given import Given, pass_given
+from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.conversation.run import StepKind
+
+_KINDS = ", ".join(StepKind)
+
+
+@click.command(
+    "end-run",
+    cls=Command,
+    whose="user project session",
+    examples=(
+        "recollect end-run 'Deploy the shop' --step 'action: build' --step 'action: push' --answer 'It is live' "
+        "--session monday --user alex",
+        "recollect end-run 'Deploy the shop' --lesson 'The tests take an hour' --failed --session monday --user alex",
+    ),
+)
+@click.argument("goal")
+@click.option("--step", "steps", multiple=True, metavar="KIND:TEXT", help=f"A step, in order; a KIND is {_KINDS}.")
+@click.option("--answer", default="", metavar="TEXT", help="What came of it.")
+@click.option("--lesson", "lessons", multiple=True, metavar="TEXT", help="What is to be kept for the next time.")
+@click.option("--succeeded/--failed", "success", default=None, help="How it went, if that is known.")
+@click.option("--run-id", metavar="ID", help="Its name: the same run told of twice is kept once.")
+@pass_given
+def end_run(
+    given: Given,
+    goal: str,
+    steps: tuple[str, ...],
+    answer: str,
+    lessons: tuple[str, ...],
+    success: bool | None,
+    run_id: str | None,
+) -> None:
+    """Keep what an agent's run came to.
+
+    It is noted with its session. If it was a task, one of several steps or one that taught something, it becomes an
+    episode with its goal, steps, outcome and lessons.
+    """
+    if not given.session:
+        raise click.UsageError("Say in which session with --session.", click.get_current_context())
+    with given.open() as memory:
+        outcomes = memory.end_run(
+            goal,
+            user_id=given.user_id,
+            project_id=given.project,
+            session_id=given.session,
+            steps=[_step(step) for step in steps],
+            answer=answer,
+            success=success,
+            lessons=lessons,
+            run_id=run_id,
+        )
+    if given.json:
+        print_json({"results": [outcome.to_dict() for outcome in outcomes]})
+        return
+    say("Noted the run in session ", bold(given.session))
+    for outcome in outcomes:
+        say(f"  {outcome.record.category}: ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
+
+
+def _step(text: str) -> dict[str, str]:
+    kind, colon, content = text.partition(":")
+    if not colon or kind.strip() not in tuple(StepKind):
+        raise click.UsageError(f"A step is KIND:TEXT with one of {_KINDS}.", click.get_current_context())
+    return {"kind": kind.strip(), "content": content.strip()}

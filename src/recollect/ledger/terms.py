@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
 
 import Stemmer
 
+from recollect.model.at_hand import at_hand
 from recollect.model.traits import TRAITS_VERSION
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
@@ -38,7 +38,8 @@ _SPACELESS = re.compile(
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
 _APOSTROPHE = re.compile("['\u2019]")
 _ASCII_WORD = re.compile("[a-z]+")
-_stemmer = Stemmer.Stemmer("english")
+# Without a cache of its own: that one could not be made to let go of what was erased.
+_stemmer = Stemmer.Stemmer("english", 0)
 
 STOP_WORDS = frozenset(
     """a an and any are as at be been but by can could d did do does doing for from had has have he her hers him
@@ -75,7 +76,7 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
-@lru_cache(maxsize=65_536)
+@at_hand(65_536)
 def _terms_of_word(word: str) -> tuple[str, ...]:
     if word[0].isdigit():
         return (word.replace(",", "")[:MAX_TERM_CHARS],)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 
 from recollect.language.cues import WORD, Cue, Cues, Side, cues, examined, plain, small_talk
+from recollect.model.at_hand import at_hand
 from recollect.read.small_words import small_words_of, words_of
 
 _MONTHS = frozenset(
@@ -69,7 +69,7 @@ def decide(text: str, *, is_fact: bool | None = None, requires_tool: bool | None
 
 
 # A recall decides, and the search it begins asks again.
-@lru_cache(maxsize=64)
+@at_hand(64)
 def _decide(shown: str, is_fact: bool | None, requires_tool: bool | None) -> Decision:
     folded = plain(shown)
     words = WORD.findall(folded)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 
 from recollect.errors import InvalidInput
+from recollect.model.at_hand import at_hand
 from recollect.model.context import SUMMARY_ID, Context
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.result import Hit
@@ -169,6 +169,6 @@ def _label(value: object) -> str:
 
 
 # Who speaks is one of a few.
-@lru_cache(maxsize=1024)
+@at_hand(1024)
 def _short(text: str) -> str:
     return one_line(defang(visible(text)).text)[:_LABEL_CHARS]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 
 from recollect.ledger.terms import STOP_WORDS
+from recollect.model.at_hand import at_hand
 from recollect.read.decide import decide
 
 # Enough of a pasted text to see what is asked.
@@ -77,7 +77,7 @@ def look_at(text: str) -> Question:
 
 
 # One question is looked at by several steps.
-@lru_cache(maxsize=64)
+@at_hand(64)
 def _look_at(text: str) -> Question:
     lowered = text.lower()
     return Question(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from recollect.ledger.fields import LISTS
 from recollect.ledger.sql.tx import Row
+from recollect.model.at_hand import at_hand
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.times import from_micros, to_micros
@@ -102,7 +102,7 @@ def from_row(row: Row) -> MemoryRecord:
 
 
 # A page of memories shares a few scopes; checking their ids once is enough.
-_scope = lru_cache(maxsize=4096)(Scope)
+_scope = at_hand(4096)(Scope)
 
 
 def _time(micros: int | None) -> datetime | None:

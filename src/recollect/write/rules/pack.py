@@ -7,10 +7,11 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from recollect.model.at_hand import at_hand
 from recollect.model.memory import Category, MemoryType
 
 _LANGUAGES = ("en", "de", "es", "fr")
@@ -84,7 +85,7 @@ def pack_for(text: str, *, usual: str = _FULLEST) -> Pack:
 
 
 # A conversation of one turn is asked about twice.
-@lru_cache(maxsize=16)
+@at_hand(16)
 def _small_words_in(text: str) -> Mapping[str, int]:
     said = set(_WORD.findall(text.lower()))
     return {name: len(said & _small_words(name)) for name in _LANGUAGES}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any, TypeAlias
 
 import Stemmer
+
+from recollect.model.at_hand import at_hand
 
 # What a word or a phrase counts as: words, and what begins with one of the three signs.
 Parts: TypeAlias = tuple[str, ...]
@@ -25,7 +27,8 @@ _EACH = frozenset(["a", "an", "per", "each", "every"])
 # Light verbs still tell when something was so.
 _WAS = {"was": "be", "were": "be", "had": "have"}
 _IS = {"is": "be", "are": "be", "am": "be", "has": "have", "have": "have"}
-_stemmer = Stemmer.Stemmer("english")
+# Without a cache of its own: that one could not be made to let go of what was erased.
+_stemmer = Stemmer.Stemmer("english", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def lexicon() -> Lexicon:
     )
 
 
-@lru_cache(maxsize=1 << 14)
+@at_hand(1 << 14)
 def entry(word: str) -> Entry:
     """All that is known of one word in small letters."""
     known = lexicon()
@@ -130,13 +133,13 @@ def phrases_from(word: str) -> tuple[Phrase, ...]:
     return lexicon().phrases.get(word, ())
 
 
-@lru_cache(maxsize=1 << 12)
+@at_hand(1 << 12)
 def weighs(parts: Parts) -> bool:
     """Whether any of what a word counts as is a word of weight or a person other than the user."""
     return any(part[0] not in (MARK, TIME) and part != USER for part in parts)
 
 
-@lru_cache(maxsize=1 << 14)
+@at_hand(1 << 14)
 def stem(word: str) -> str:
     """The stem of an English word; other words are left as they are."""
     return _stemmer.stemWord(word) if word.isascii() else word

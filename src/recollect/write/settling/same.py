@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from functools import lru_cache
 
+from recollect.model.at_hand import at_hand
 from recollect.write.settling.differs import difference
 from recollect.write.settling.reading import Reading, read
 
@@ -62,7 +62,7 @@ def _made_ready(text: str) -> Text:
 
 
 # Those who talk for a while are near the same few memories again and again.
-_ready_again = lru_cache(maxsize=1_024)(_made_ready)
+_ready_again = at_hand(1_024)(_made_ready)
 
 
 def compare(a: str, b: str) -> Likeness:

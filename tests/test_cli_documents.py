@@ -56,7 +56,7 @@ def stable(output: str, home: Path) -> str:
     output = re.sub(
         r"\d{4}-\d\d-\d\d.\d\d:\d\d(:\d\d)?(\.\d+\+\d\d:\d\d)?( \S+$)?", "TIME", output, flags=re.MULTILINE
     )
-    output = re.sub(r"\d+\.\d+|\d+,\d+ bytes", "N", output)
+    output = re.sub(r"\d+\.\d+|\d+,\d+ bytes|(?<=entries )[\d,]+", "N", output)
     output = re.sub(r"(very near|near|distant) in", "near in", output)
     return re.sub(r" +", " ", re.sub(r"^(ok|warn|fail) .*", "CHECK", output, flags=re.MULTILINE))
 

@@ -265,8 +265,8 @@ async def test_the_index_and_the_embedding_cache_let_go() -> None:
     await ledger.append(WHO, [turn("tea")], vectors=[VECTOR], by=BY)
     assert (await index.view(WHO, EVERYTHING)).count == 2
     receipt = await erase(WHO, Erase(Target.TURN, said.id), ledger=ledger, index=index, by=BY, embeddings=cache)
-    assert [store.store for store in receipt.stores] == ["ledger", "index", "embedding cache"]
-    assert [dict(store.counts) for store in receipt.stores[1:]] == [{"rows": 2}, {"vectors": 1}]
+    assert [store.store for store in receipt.stores] == ["ledger", "index", "embedding cache", "words at hand"]
+    assert [dict(store.counts) for store in receipt.stores[1:3]] == [{"rows": 2}, {"vectors": 1}]
     assert (len(cache), index.nbytes) == (0, 0)
     assert (await index.view(WHO, EVERYTHING)).count == 1
     assert CANARY not in str(receipt.to_dict())

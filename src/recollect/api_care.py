@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recollect.api_open import Opening
 from recollect.errors import InvalidInput
 from recollect.model.asked import read_by, read_limit, read_number, read_scope, read_time, read_wait
 from recollect.model.change import Actor, Outcome
-from recollect.model.erase import Erase, Receipt, Target
+from recollect.model.erase import Erase, Erasure, Receipt, Target, read_erasure, user_digest
 from recollect.model.given import Fields, Time
 from recollect.model.job import Job, JobState
 from recollect.model.result import Page
@@ -124,6 +124,25 @@ class Caring(Opening):
         if (what.target is Target.USER) != everything:
             raise InvalidInput("to erase all of a user say everything=True, and name nothing else")
         return await (await self._care()).erase(scope, what, by=read_by(by, why))
+
+    async def erasures(self, *, since: Time | None = None, user_id: str | None = None) -> list[Erasure]:
+        """What was erased, of anyone or of one user, oldest first: ids and digests, none of what it said.
+
+        Kept outside the database, it is replayed on a copy of it that is older: `each.to_dict()` is a line of JSON.
+        """
+        found = await (await self._care()).erasures(read_time(since, name="since"))
+        return [each for each in found if user_id is None or each.user == user_digest(Scope(user_id).user)]
+
+    async def replay_erasures(
+        self, erasures: Iterable[Erasure | Mapping[str, Any]], *, by: str = "python", why: str = ""
+    ) -> list[Receipt]:
+        """Erase again, in a database restored from an older copy, what was erased since; a receipt for each.
+
+        What this database knows of, or has nothing of, is passed over: doing it twice changes nothing. Do it before
+        anything is written: a session that was erased goes whole.
+        """
+        given = [each if isinstance(each, Erasure) else read_erasure(each) for each in erasures]
+        return await (await self._care()).replay_erasures(given, by=read_by(by, why))
 
     async def reviews(
         self, *, user_id: str, project_id: str | None = None, session_id: str | None = None, limit: int = 100

@@ -16,7 +16,7 @@ from recollect.errors import Backlog, NotFound, RecollectError
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
-from recollect.model.erase import Erase, Receipt, Target
+from recollect.model.erase import Erase, Erasure, Receipt, Target
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
 from recollect.model.memory import Category
 from recollect.model.query import Listing, Op, Where
@@ -300,21 +300,43 @@ class Care:
         """Remove something for good, with all that was derived from it."""
         if what.target is Target.SESSION:
             await self._check_session(scope, await self._ledger.conversation(scope))
-        embedder = self._means.embedder
         receipt = await erasing.erase(
             scope,
             what,
             ledger=self._ledger,
             index=self._means.index,
             by=self._learning.redacting.by(by),
-            embeddings=embedder if isinstance(embedder, CachedEmbedder) else None,
+            embeddings=self._embeddings,
         )
+        await self._make_anew(receipt)
+        return receipt
+
+    async def erasures(self, since: datetime | None = None) -> list[Erasure]:
+        """What was erased of anyone, oldest first, to be done again on a copy that is older."""
+        return await self._ledger.erasures(since)
+
+    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+        """Do those erasures again that this ledger does not know of: it was restored from an older copy."""
+        receipts = await erasing.replay(
+            erasures, ledger=self._ledger, index=self._means.index, by=by, embeddings=self._embeddings
+        )
+        for receipt in receipts:
+            await self._make_anew(receipt)
+        return receipts
+
+    @property
+    def _embeddings(self) -> CachedEmbedder | None:
+        embedder = self._means.embedder
+        return embedder if isinstance(embedder, CachedEmbedder) else None
+
+    async def _make_anew(self, receipt: Receipt) -> None:
+        """Have that made again which went though some of what it rested on stays."""
+        self._looked_at.pop(receipt.scope.user, None)
         for remade in receipt.remade:
             if (job := afterwards.remaking(remade)) is not None:
                 await self._ledger.enqueue(remade.scope, [job], known_only=True)
-        await self._learn_again(scope.user, receipt)
+        await self._learn_again(receipt.scope.user, receipt)
         self.worker.nudge()
-        return receipt
 
     async def _learn_again(self, user: str, receipt: Receipt) -> None:
         """What went with an erased turn though other turns say it, too, is learned from those."""

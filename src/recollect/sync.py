@@ -232,6 +232,8 @@ class Memory:
     cancel_jobs = _blocking(AsyncMemory.cancel_jobs)
     work = _blocking(AsyncMemory.work)
     erase = _blocking(AsyncMemory.erase)
+    erasures = _blocking(AsyncMemory.erasures)
+    replay_erasures = _blocking(AsyncMemory.replay_erasures)
     usage = _blocking(AsyncMemory.usage)
     spent_today = _blocking(AsyncMemory.spent_today)
     reviews = _blocking(AsyncMemory.reviews)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.ledger.sql.tx import Scrubbed
+from recollect.ledger.sql.tx import LOG, Scrubbed
 
 # Tables up to this size in all are written anew.
 MAX_FULL_BYTES = 64 << 20
@@ -57,7 +57,7 @@ async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Ex
         )
     # Others let go of a table in the end; it does not become ours, nor smaller.
     is_final = bool(notes) and not (left and small)
-    return Scrubbed(not notes, "; ".join([*notes, _BEYOND]), is_final)
+    return Scrubbed(not notes, "; ".join([*notes, _BEYOND]), is_final, left=(*others, *left, LOG))
 
 
 async def _vacuum(connection: Any, table: str, how: str, errors: tuple[type[Exception], ...]) -> bool:

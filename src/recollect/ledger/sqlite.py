@@ -117,19 +117,19 @@ class SqliteEngine:
     async def scrub(self, tables: Sequence[str]) -> Scrubbed:
         self._check_open()
         asked = time.monotonic()
-        return await asyncio.to_thread(self._scrub, asked)
+        return await asyncio.to_thread(self._scrub, asked, tables)
 
     async def sweep(self, tables: Sequence[str]) -> Scrubbed:
         self._check_open()
         return await asyncio.to_thread(sweep, self.path, vfs=self._vfs)
 
-    def _scrub(self, asked: float) -> Scrubbed:
+    def _scrub(self, asked: float, tables: Sequence[str]) -> Scrubbed:
         with self._scrubbing:
             # Who began after we asked has done it for us as well.
             begun, done = self._scrubbed
             if begun <= asked:
                 begun = time.monotonic()
-                done = scrub(self.path, vfs=self._vfs)
+                done = scrub(self.path, tables, vfs=self._vfs)
                 self._scrubbed = begun, done
             return done
 

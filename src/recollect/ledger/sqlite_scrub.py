@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
 
 from recollect.errors import RecollectError
-from recollect.ledger.sql.tx import Scrubbed
+from recollect.ledger.sql.tx import LOG, Scrubbed
 from recollect.ledger.sqlite_file import connect
 
 # For how long we wait for readers to let go of the log, and for how long writers wait for us each time we try.
@@ -25,9 +26,10 @@ SWEEP_S = 2.0
 MAX_BYTES = 4 << 30
 
 
-def scrub(path: Path, *, vfs: str | None = None) -> Scrubbed:
-    """Write the file anew and empty its log; says what could not be done."""
-    notes = []
+def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> Scrubbed:
+    """Write the file with these tables anew and empty its log; says what could not be done."""
+    notes: list[str] = []
+    left: list[str] = []
     too_large = ""
     try:
         connection = connect(path, vfs=vfs)
@@ -38,13 +40,20 @@ def scrub(path: Path, *, vfs: str | None = None) -> Scrubbed:
                 )
             else:
                 notes += _rewrite(connection, path)
-            notes += _empty_log(connection, path, PATIENCE_S)
+            left += tables if notes or too_large else ()
+            full = _empty_log(connection, path, PATIENCE_S)
+            left += [LOG] if full else []
+            notes += full
         finally:
             connection.close()
     except (apsw.Error, RecollectError, OSError) as error:
         notes.append(f"{path} could not be looked after: {error}")
+        left = [*tables, LOG]
     return Scrubbed(
-        not notes and not too_large, "; ".join(filter(None, [too_large, *notes])), bool(too_large) and not notes
+        not notes and not too_large,
+        "; ".join(filter(None, [too_large, *notes])),
+        bool(too_large) and not notes,
+        left=tuple(left),
     )
 
 

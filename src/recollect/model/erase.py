@@ -39,6 +39,14 @@ class Target(StrEnum):
 
 
 _BY_ID = (Target.TURN, Target.MEMORY)
+# Whether an erasure of each kind names a project, a session and ids.
+_NAMED = {
+    Target.USER: ((False, False, False),),
+    Target.PROJECT: ((True, False, False),),
+    Target.SESSION: ((True, True, False), (False, True, False)),
+    Target.TURN: ((False, False, True),),
+    Target.MEMORY: ((False, False, True),),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +100,49 @@ class Remade:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What went from one store, and whether its bytes are gone as well; the note says what was not reached."""
+    """What went from one store, and whether its bytes are gone as well; the note says what was not reached.
+
+    `parts` says the same of each part of a store that has several: the rows, the full text, the log of the database.
+    A part that no client can reach, such as the log of a server, is told of as not reached; it does not make the
+    store one that could be reached at another time.
+    """
 
     store: str
     counts: Mapping[str, int] = field(default_factory=dict)
     reached: bool = True
     note: str = ""
+    parts: Mapping[str, bool] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"store": self.store, "counts": dict(self.counts), "reached": self.reached, "note": self.note}
+        return {
+            "store": self.store,
+            "counts": dict(self.counts),
+            "reached": self.reached,
+            "note": self.note,
+            "parts": dict(self.parts),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Somewhere that no erasure reaches from here, and what to do about it there."""
+
+    store: str
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"store": self.store, "note": self.note}
+
+
+OUT_OF_REACH = (
+    Beyond("backups", "copies of the database that are older than this: replay it on one that is restored"),
+    Beyond("exports", "files that were exported or copied out: delete them where they are"),
+    Beyond("logs", "what your programs, servers and terminals wrote down elsewhere"),
+    Beyond("other processes", "what they hold of it in memory goes when they next ask the ledger, or end"),
+    Beyond("providers", "what an LLM, embedder or reranker behind an address was sent"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +156,7 @@ class Receipt:
     stores: tuple[Cleared, ...] = ()
     remade: tuple[Remade, ...] = ()
     stays: tuple[str, ...] = ()
+    out_of_reach: tuple[Beyond, ...] = OUT_OF_REACH
 
     @property
     def reached(self) -> bool:
@@ -135,6 +177,7 @@ class Receipt:
             "stores": [store.to_dict() for store in self.stores],
             "remade": [each.to_dict() for each in self.remade],
             "stays": list(self.stays),
+            "out_of_reach": [each.to_dict() for each in self.out_of_reach],
         }
 
 
@@ -177,9 +220,9 @@ class Erasure:
 
 
 def read_erasure(plain: Mapping[str, Any]) -> Erasure:
-    """The erasure that plain values stand for."""
+    """The erasure that plain values stand for; an InvalidInput unless they name exactly what went."""
     try:
-        return Erasure(
+        erasure = Erasure(
             id=checked_id(plain["id"], name="id"),
             at=as_utc(plain["at"], name="at"),
             user=checked_id(plain["user"], name="user"),
@@ -190,6 +233,11 @@ def read_erasure(plain: Mapping[str, Any]) -> Erasure:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"this is not an erasure as `to_dict` writes it: {error}") from None
+    named = (bool(erasure.project), bool(erasure.session), bool(erasure.ids))
+    if not erasure.user or not erasure.id or named not in _NAMED[erasure.target]:
+        # What is done again cannot be undone: nothing is guessed.
+        raise InvalidInput(f"this does not say which {erasure.target} was erased, or says more than that")
+    return erasure
 
 
 def user_digest(user: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
+from recollect.model import at_hand
 from recollect.model.change import By
-from recollect.model.erase import Cleared, Erase, Receipt
+from recollect.model.erase import Cleared, Erase, Erasure, Receipt
 from recollect.model.scope import Scope
 
 
@@ -23,14 +25,27 @@ class Clears(Protocol):
 async def erase(
     scope: Scope, what: Erase, *, ledger: Ledger, index: Index, by: By, embeddings: Clears | None = None
 ) -> Receipt:
-    """Erase it from the ledger, the index and the cache of `embeddings`, if any; the receipt tells of each store.
+    """Erase it from the ledger, the index and the caches of this process; the receipt tells of each store.
 
     Once the ledger has let go of it nothing brings it back, whatever happens to the others: they are made from the
     ledger, and look at its epoch before they answer.
     """
     receipt = await ledger.erase(scope, what, by=by)
-    stores = [*receipt.stores, await index.forget(scope.user)]
+    return await _let_go(receipt, index=index, embeddings=embeddings)
+
+
+async def replay(
+    erasures: Sequence[Erasure], *, ledger: Ledger, index: Index, by: By, embeddings: Clears | None = None
+) -> list[Receipt]:
+    """Do those erasures again that the ledger, restored from an older copy, does not know of; a receipt for each."""
+    receipts = await ledger.replay_erasures(erasures, by=by)
+    return [await _let_go(each, index=index, embeddings=embeddings) for each in receipts]
+
+
+async def _let_go(receipt: Receipt, *, index: Index, embeddings: Clears | None) -> Receipt:
+    stores = [*receipt.stores, await index.forget(receipt.scope.user)]
+    # These know nothing of whose words they hold, so all goes.
     if embeddings is not None:
-        # It knows texts by their hashes only, so it cannot tell which of them are concerned.
         stores.append(Cleared("embedding cache", {"vectors": embeddings.clear()}))
+    stores.append(Cleared("words at hand", {"entries": at_hand.let_go()}))
     return replace(receipt, stores=tuple(stores))

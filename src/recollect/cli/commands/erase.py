@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from recollect.cli.command import Command
+from recollect.cli.erasures import agreed, list_receipts, replay_receipts, tell
 from recollect.cli.given import Given, pass_given
-from recollect.cli.records import counted
-from recollect.cli.terminal import clean, dim, print_json, say
-from recollect.model.erase import Receipt
+from recollect.cli.terminal import print_json, say
 
 
 @click.command(
@@ -20,21 +17,45 @@ from recollect.model.erase import Receipt
         "recollect erase --memory ID --user alex --yes",
         "recollect erase --session monday --user alex --yes",
         "recollect erase --everything --user alex --yes",
+        "recollect erase --receipts --to erased.jsonl",
+        "recollect erase --replay erased.jsonl --yes",
     ),
 )
 @click.option("--memory", "memory_id", metavar="ID", help="One memory, with the versions before it.")
 @click.option("--turn", "turn_id", metavar="ID", help="One turn, with all that was learned from it.")
 @click.option("--everything", is_flag=True, help="All of the user, or of the project or session that is named.")
+@click.option("--receipts", is_flag=True, help="List what was erased so far, without what it said.")
+@click.option("--to", metavar="FILE", help="With --receipts: write them there as JSON Lines; - is standard output.")
+@click.option("--replay", metavar="FILE", help="Erase again what those receipts tell, in a database restored since.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, kept with the receipt.")
 @pass_given
-def erase(given: Given, memory_id: str | None, turn_id: str | None, everything: bool, yes: bool, why: str) -> None:
+def erase(
+    given: Given,
+    memory_id: str | None,
+    turn_id: str | None,
+    everything: bool,
+    receipts: bool,
+    to: str | None,
+    replay: str | None,
+    yes: bool,
+    why: str,
+) -> None:
     """Remove something for good, with all that was derived from it.
 
-    Unlike forget, nothing brings it back. The receipt says what went from each store, and what was not reached.
+    Unlike forget, nothing brings it back. The receipt says what went from each store, and what was not reached. A
+    backup is not: keep --receipts beside it, and --replay them once it is restored, before anyone uses it.
     """
+    if receipts or replay is not None or to is not None:
+        if memory_id or turn_id or everything or given.project or given.session or (receipts == (replay is not None)):
+            raise click.UsageError("--receipts, with --to, and --replay stand alone.", click.get_current_context())
+        if receipts:
+            list_receipts(given, to)
+        else:
+            replay_receipts(given, replay or "", yes=yes, why=why)
+        return
     what = _what(given, memory_id, turn_id, everything)
-    if not yes and not _agreed(given, what):
+    if not yes and not agreed(given, f"Erase {what} for good?"):
         say("Nothing was erased.", err=True)
         return
     with given.open() as memory:
@@ -45,7 +66,7 @@ def erase(given: Given, memory_id: str | None, turn_id: str | None, everything: 
     if given.json:
         print_json(receipt.to_dict())
     else:
-        _tell(receipt, what)
+        tell(receipt, what)
 
 
 def _what(given: Given, memory_id: str | None, turn_id: str | None, everything: bool) -> str:
@@ -58,22 +79,3 @@ def _what(given: Given, memory_id: str | None, turn_id: str | None, everything: 
         raise click.UsageError("Say what: --memory, --turn, --session, --project, or --everything.", context)
     within = "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(given, name)))
     return f"{named[0] if named else 'everything'} of user {given.user_id}{within}"
-
-
-def _agreed(given: Given, what: str) -> bool:
-    if given.json or not sys.stdin.isatty():
-        raise click.UsageError("Add --yes: there is nobody to ask.", click.get_current_context())
-    return click.confirm(clean(f"Erase {what} for good?"), err=True)
-
-
-def _tell(receipt: Receipt, what: str) -> None:
-    say(f"Erased {what} for good  ", dim(f"receipt {receipt.id}"))
-    for store in receipt.stores:
-        gone = ", ".join(f"{name} {count:,}" for name, count in store.counts.items() if count) or "nothing"
-        say(f"  {store.store}: {gone}", dim(f"  {store.note}") if store.note else "")
-    if receipt.remade:
-        say(dim(f"  {counted(len(receipt.remade), 'thing')} can be made anew from what is left"))
-    if receipt.stays:
-        say(dim(f"  what it was learned from stays: {', '.join(receipt.stays)}"))
-    if not receipt.reached:
-        say("Not every store could be reached: erase it again once they can.", err=True)

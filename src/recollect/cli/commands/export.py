@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -14,6 +11,7 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
+from recollect.cli.new_file import new_file
 from recollect.cli.progress import Progress
 from recollect.cli.records import counted
 from recollect.cli.terminal import json_text, print_json, say
@@ -39,7 +37,7 @@ def export(given: Given, file: str, force: bool) -> None:
     if file == "-":
         asyncio.run(_write(given, sys.stdout))
         return
-    with _new_file(Path(file), force=force) as out:
+    with new_file(Path(file), force=force) as out:
         count = asyncio.run(_write(given, out))
     if given.json:
         print_json({"exported": count, "file": file})
@@ -59,23 +57,3 @@ async def _write(given: Given, out: TextIO) -> int:
                 progress(done)
         out.flush()
     return done
-
-
-@contextmanager
-def _new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
-    """A file that is there whole when all went well, and not at all when it did not; only its owner may read it."""
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as out:
-            yield out
-        return
-    if path.exists() and not force:
-        raise click.UsageError(f"{path} is there already; --force replaces it.", click.get_current_context())
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from recollect.ledger.cascade import Cascade, Link, cascade, check_found, link, 
 from recollect.ledger.sql import erase_beside as beside
 from recollect.ledger.sql.changes import Owner, Writer, apply, lock_user
 from recollect.ledger.sql.erase_terms import drop_terms, pages
-from recollect.ledger.sql.tx import Tx, one
+from recollect.ledger.sql.tx import LOG, Scrubbed, Tx, one
 from recollect.model.change import By, Restore, Update
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt, Remade, Target, user_digest
 from recollect.model.ids import new_id
@@ -23,6 +23,16 @@ from recollect.model.times import from_micros, now, to_micros
 
 # Where something of what is erased can have stood.
 TABLES = ("terms", *beside.OF_USER, "users")
+# What a receipt calls the parts of the database, and which tables each of them is; the log is no table.
+_PARTS = {
+    "memories and turns": ("memories", "turns", "conversations", "users"),
+    "full text": ("terms",),
+    "vectors": ("vectors",),
+    "history": ("history",),
+    "jobs": ("jobs", "job_users", "job_queues", "chores"),
+    "replies, keys and usage": ("responses", "idempotency", "api_keys", "usage"),
+    "database log": (LOG,),
+}
 # For how long it is tried again to reach what an erasure did not; its receipt has said what is left then.
 _PATIENCE = timedelta(days=7)
 # How many users a purge looks at in one transaction.
@@ -224,6 +234,13 @@ async def _note(
     )
 
 
+def cleared(counts: Mapping[str, int], done: Scrubbed) -> Cleared:
+    """What went from the database, and which of its parts hold no bytes of it any more."""
+    left = set(done.left) if done.left or done.reached else {*TABLES, LOG}
+    parts = {part: left.isdisjoint(tables) for part, tables in _PARTS.items()}
+    return Cleared("ledger", counts, done.reached, done.note, parts)
+
+
 async def finished(tx: Tx, at: datetime) -> None:
     """Note that of what was erased until then no bytes are left, or none that we can reach."""
     await tx.run(
@@ -232,9 +249,9 @@ async def finished(tx: Tx, at: datetime) -> None:
     )
 
 
-async def has_unfinished(tx: Tx) -> bool:
+async def has_unfinished(tx: Tx, *, ever: bool = False) -> bool:
     """Whether an erasure was broken off, or kept from its end by someone who was reading, and not too long ago."""
-    since = {"since": to_micros(now() - _PATIENCE)}
+    since = {"since": 0 if ever else to_micros(now() - _PATIENCE)}
     return bool(
         await tx.rows("SELECT 1 FROM erasures WHERE finished_at IS NULL AND requested_at > :since LIMIT 1", since)
     )
@@ -264,7 +281,8 @@ async def erasures(tx: Tx, since: datetime | None) -> list[Erasure]:
 
 async def replay(tx: Tx, writer: Writer, erasure: Erasure, *, by: By) -> tuple[Scope, Erased] | None:
     """Do an erasure again, unless this store knows of it; gives nothing if there was nothing to do."""
-    if await tx.rows("SELECT 1 FROM erasures WHERE id = :id", {"id": erasure.id}):
+    known = await tx.rows("SELECT 1 FROM erasures WHERE id = :id", {"id": erasure.id})
+    if known or not erasure.names_something:
         return None
     names = (name for (name,) in await tx.rows("SELECT user_id FROM users", {}))
     user = next((name for name in names if user_digest(name) == erasure.user), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -213,26 +214,37 @@ class SqlLedger(SqlJobs):
         return await self._engine.read(lambda tx: erase_sql.erasures(tx, since))
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
-        receipts = []
+        told: list[tuple[Scope, Erase, erase_sql.Erased, Cleared]] = []
         for each in erasures:
             done = await self._engine.write(
                 lambda tx, each=each: erase_sql.replay(tx, self._writer, each, by=by)  # type: ignore[misc]
             )
             if done is not None:
-                receipts.append(await self._told(done[0], each.what, done[1]))
-        return receipts
+                told.append((done[0], each.what, done[1], self._let_go(done[0].user)))
+        # Once for all of them; also for those that a replay which was broken off had come to.
+        if not told and not await self._engine.read(lambda tx: erase_sql.has_unfinished(tx, ever=True)):
+            return []
+        bytes_ = await self._scrubbed({}, now())
+        return [
+            erased.receipt(scope, what, replace(bytes_, counts=erased.counts), words)
+            for scope, what, erased, words in told
+        ]
 
     async def _told(self, scope: Scope, what: Erase, erased: erase_sql.Erased) -> Receipt:
         """The receipt of an erasure that was committed, once its bytes are gone as well."""
-        self._lengths.drop(scope.user)
-        words = Cleared("word lists", {"words": self._postings.drop(scope.user)})
+        words = self._let_go(scope.user)
         return erased.receipt(scope, what, await self._scrubbed(erased.counts, now()), words)
+
+    def _let_go(self, user: str) -> Cleared:
+        """Drop what is kept at hand of a user's words."""
+        self._lengths.drop(user)
+        return Cleared("word lists", {"words": self._postings.drop(user)})
 
     async def _scrubbed(self, counts: Mapping[str, int], at: datetime) -> Cleared:
         done = await self._engine.scrub(erase_sql.TABLES)
         if done.reached or done.is_final:
             await self._engine.write(lambda tx: erase_sql.finished(tx, at))
-        return Cleared("ledger", counts, done.reached, done.note)
+        return erase_sql.cleared(counts, done)
 
     async def close(self) -> None:
         await self._engine.close()

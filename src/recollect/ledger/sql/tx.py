@@ -98,16 +98,22 @@ class Terms(Protocol):
         ...
 
 
+# The log of a database, among the tables that may still hold bytes of deleted rows.
+LOG = "log"
+
+
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
     """Whether bytes of deleted rows are gone; the note says where they may still be.
 
-    What is final does not get better by trying again.
+    What is final does not get better by trying again. `left` names the tables, and `LOG` for the database's own log,
+    in which there may be some; with nothing named, what is not reached is all of it.
     """
 
     reached: bool
     note: str = ""
     is_final: bool = False
+    left: tuple[str, ...] = ()
 
 
 Body: TypeAlias = Callable[[Tx], Awaitable[T]]

@@ -8,23 +8,47 @@ from dataclasses import replace
 
 from recollect.model.learned import Learned
 from recollect.model.turn import Role, Turn
+from recollect.write.rules.pack import pack_for
 
-_USER = re.compile(r"^User(?=\b)")
+_USER = re.compile(r"^User(?=\b)|\bUser(?='s\b)")
+_WORD = re.compile(r"[^\W\d_]+")
+_MINE = re.compile(r"^(?:my|our)\s+", re.IGNORECASE)
 
 
 def by_speaker(learned: Sequence[Learned], turns: Sequence[Turn]) -> list[Learned]:
     """The statements with the name of whoever made them, where more than one speaks as the user.
 
-    A key is the user's own, so what someone else says of themselves has none.
+    A key is the user's own, so what someone else says of themselves has none, and changes nothing that is known by
+    its key. Where one person speaks, with a name or without, that is the user.
     """
     names = {turn.name for turn in turns if turn.role is Role.USER}
     if len(names) < 2:
         return list(learned)
     said = {turn.id: turn.name for turn in turns}
-    return [_named(each, said.get(each.evidence[0]) if each.evidence else None) for each in learned]
+    named = [(each, said.get(each.evidence[0]) if each.evidence else None) for each in learned]
+    return [_named(each, name) for each, name in named if not (name and each.only_known)]
 
 
 def _named(learned: Learned, name: str | None) -> Learned:
     if not name:
         return learned
-    return replace(learned, content=_USER.sub(lambda _: name, learned.content), key=None, value=None)
+    return replace(learned, content=_told_of(name, learned.content), key=None, value=None)
+
+
+def _told_of(name: str, content: str) -> str:
+    """The statement as it is told of someone: "My sister plays the cello" is Dan's sister.
+
+    Where that takes more than a word, it is told as what they said.
+    """
+    told = _USER.sub(lambda _: name, content)
+    if told != content:
+        return told
+    own = pack_for(content).words["own"]
+    mine = _MINE.sub("", content)
+    if mine != content and own.isdisjoint(_words(mine)):
+        return f"{name}'s {mine}"
+    return content if own.isdisjoint(_words(content)) else f"{name}: {content}"
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]

@@ -19,7 +19,8 @@ class Clause:
     """One statement of a sentence: as it was said, and as the rules read it.
 
     `plain` has no contractions and none of the words that lead in; what these say of it are the flags. It `changes`
-    something if it says what is so now; it is `alone` if the sentence has no other.
+    something if it says what is so now; it is `alone` if the sentence has no other. Who does it with the user, as in
+    "Karl and I", is `beside`.
     """
 
     said: str
@@ -29,6 +30,7 @@ class Clause:
     kept: bool = False
     changes: bool = False
     alone: bool = False
+    beside: str = ""
 
 
 def clauses(sentence: Sentence, pack: Pack) -> list[Clause]:
@@ -49,13 +51,19 @@ def clauses(sentence: Sentence, pack: Pack) -> list[Clause]:
         parts = parts[:-1]
     found: list[Clause] = []
     reports = _may(sentence, "reports", pack)
-    for part in parts:
+    for part, beside in parts:
         if reports and pack.patterns["reports"].search(part) and not pack.takes_back.match(part):
             # What follows is somebody else's words or thoughts.
             break
         if ELIDED not in part and not pack.patterns["asks"].match(part):
-            found.append(replace(_clause(part, sentence, pack), alone=alone))
+            clause = replace(_clause(part, sentence, pack), alone=alone)
+            found.append(_together(beside, clause, pack) if beside else clause)
     return found
+
+
+def _together(beside: str, clause: Clause, pack: Pack) -> Clause:
+    """The clause with whom the user does it with, as it was said."""
+    return replace(clause, said=pack.texts["together"].format(who=beside, said=clause.said), beside=beside)
 
 
 def _may(sentence: Sentence, name: str, pack: Pack) -> bool:
@@ -63,23 +71,30 @@ def _may(sentence: Sentence, name: str, pack: Pack) -> bool:
     return not pack.cues[name].isdisjoint(sentence.words)
 
 
-def _parts(text: str, pack: Pack) -> Iterator[str]:
-    """The text cut where a new subject begins; a verb that shares the subject before gets it again."""
-    start, subject = 0, ""
+def _parts(text: str, pack: Pack) -> Iterator[tuple[str, str]]:
+    """The text cut where a new subject begins, each part with whoever shares its subject: "Karl and I".
+
+    A verb that shares the subject before gets it again.
+    """
+    start, subject, beside = 0, "", ""
     for cut in pack.patterns["joins"].finditer(text):
+        others = pack.patterns["companion"].match(text, start)
+        if others is not None and others.end() == cut.end():
+            start, beside = cut.end(), others["who"]
+            continue
         if cut.lastgroup != "shared" and leads_in(text[start : cut.start()], pack):
             continue
         if pack.patterns["but_is"].match(text, cut.end()) and pack.patterns["isnt"].search(text, start, cut.start()):
             # "It is not the third, it is the fourth" says one thing.
             continue
         part = subject + text[start : cut.start()]
-        yield part
-        subject = ""
+        yield part, beside
+        subject = beside = ""
         if cut.lastgroup == "shared":
             again = pack.patterns["subject"].match(part)
             subject = f"{again[1]} " if again else ""
         start = cut.end()
-    yield subject + text[start:]
+    yield subject + text[start:], beside
 
 
 def leads_in(part: str, pack: Pack) -> bool:

@@ -16,7 +16,7 @@ from recollect.model.turn import Role, Turn
 from recollect.write.rules.clauses import Clause, clauses, corrects, leads_in
 from recollect.write.rules.match import Hit, hits
 from recollect.write.rules.pack import Pack, pack_for
-from recollect.write.rules.retract import denied, retracted
+from recollect.write.rules.retract import denied, ended, retracted
 from recollect.write.rules.sentences import Sentence, sentence_of, sentences
 from recollect.write.rules.steps import procedures
 from recollect.write.rules.talk import Talk
@@ -132,6 +132,7 @@ def _from_clause(clause: Clause, talk: Talk, pack: Pack, at: datetime, before: s
         if learned is not None:
             talk.state([whole])
             yield learned
+            yield from ended(whole, pack)
             if not hit.rule.further:
                 return
     if (corrected := talk.corrected(clause, pack)) is not None:
@@ -174,7 +175,8 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
         confidence=hit.confidence,
         occurred_at=occurred_at,
         # "Actually, I went out" corrects nothing: only what has a key is one value that can be wrong.
-        correction=(clause.corrects and hit.key is not None) or (clause.changes and rule.single),
+        correction=(clause.corrects and hit.key is not None) or (clause.changes and rule.single) or rule.only_known,
+        only_known=rule.only_known,
     )
 
 

@@ -26,6 +26,7 @@ class Hit:
     key: str | None
     topic: str
     confidence: float
+    who: str = ""
 
 
 def hits(clause: Clause, pack: Pack) -> Iterator[Hit]:
@@ -49,7 +50,9 @@ def _hit(rule: Rule, clause: Clause, pack: Pack) -> Hit | None:
         if match is None:
             continue
         found = {name: text.strip() for name, text in match.groupdict().items() if text}
-        value = shaped(rule.shape, found.get("value", ""), pack)
+        if clause.beside and (name := pack.patterns["last_name"].search(clause.beside)):
+            found.setdefault("who", name.group())
+        value = _shaped(rule, found.get("value", ""), pack)
         if value is None or len(value) > _MOST_VALUE_CHARS:
             continue
         if rule.key and pack.patterns["no_value"].search(value):
@@ -64,9 +67,19 @@ def _hit(rule: Rule, clause: Clause, pack: Pack) -> Hit | None:
             value=value,
             key=_keyed(rule, found, pack),
             topic=found.get("topic", ""),
+            who=found.get("who", ""),
             confidence=min(rule.confidence, _HEDGED) if clause.hedged else rule.confidence,
         )
     return None
+
+
+def _shaped(rule: Rule, text: str, pack: Pack) -> str | None:
+    """The value, if the text is one. What is so is told without when it began: "has a cat named Tom yesterday"."""
+    if not rule.tell or rule.when not in ("", "said"):
+        return shaped(rule.shape, text, pack)
+    last = pack.patterns["time_last"]
+    value = shaped(rule.shape, last.sub("", text), pack)
+    return value and last.sub("", value)
 
 
 def _told(rule: Rule, found: Mapping[str, str], clause: Clause, pack: Pack) -> str:

@@ -33,7 +33,9 @@ class Rule:
     `tell` are filled with what was found. After a rule that is `further` the next may state something too. `when` is
     how it deals with time: "event" (it may have one), "ahead" (one still to come), "must" and "must_ahead" (nothing
     without one), "said" (as told, not as written down). What is `topical` must say what it belongs to. What is
-    `single` is one value at a time: where the words say that it changed, what was said before is over.
+    `single` is one value at a time: where the words say that it changed, what was said before is over. What is
+    `only_known` counts if there is a value under its key to be changed; it ends what is known under the keys that are
+    `over`.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Rule:
     refuse: re.Pattern[str] | None
     topical: bool
     single: bool
+    only_known: bool
+    over: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,4 +179,6 @@ def _rule(row: Mapping[str, Any], shapes: Mapping[str, str]) -> Rule:
         refuse=_compiled(refuse, shapes) if refuse else None,
         topical=row.get("topical", False),
         single=row.get("single", False),
+        only_known=row.get("only_known", False),
+        over=tuple(row.get("over", "").split()),
     )

@@ -35,16 +35,28 @@ def retracted(clause: Clause, talk: Talk, pack: Pack) -> list[Learned] | None:
     return None if gone is None else [gone]
 
 
+def ended(hit: Hit, pack: Pack) -> Iterator[Learned]:
+    """What else is over with it: whoever is divorced from Karl has no husband of that name any more."""
+    for key in hit.rule.over:
+        what = key.partition("_")[0]
+        content = pack.texts["over" if hit.who else "over_all"].format(who=hit.who, what=what)
+        gone = _gone(replace(hit, key=key, value=hit.who), content)
+        yield replace(gone, value=hit.who or None, only_known=True)
+
+
 def denied(clause: Clause, pack: Pack) -> Iterator[Learned]:
     """What the clause says is not so, or was so once: it ends what is known to be so, and is nothing by itself."""
     if found := pack.patterns["denies"].match(clause.plain):
-        head, tail = _parts(found.groupdict())
-        if (hit := _worth_denying(f"{head} {tail}", clause, pack)) is None:
+        text = " ".join(filter(None, _parts(found.groupdict())))
+        if (hit := _worth_denying(text, clause, pack)) is None:
             return
         yield _gone(hit, _negated(hit, clause, found.groupdict(), pack))
-        if (but := found["but"]) and f"{head} {tail}".endswith(hit.value):
-            instead = _stated(f"{head} {tail}".removesuffix(hit.value) + but, clause, pack)
-            yield from [_held(instead)] if instead else []
+        if (but := found["but"]) and text.endswith(hit.value):
+            # "Not in Rome but in Milan": the small word may be said again.
+            before = text.removesuffix(hit.value)
+            again = before.split()[-1] if before else ""
+            instead = _stated(before + but.removeprefix(f"{again} "), clause, pack)
+            yield from [_held(instead, _elided(instead.content, pack))] if instead else []
     elif clause.alone and (found := pack.patterns["used_to"].match(clause.plain)):
         # "I used to hate it but ..." may take back what it seems to say.
         if hit := _worth_denying(" ".join(_parts(found.groupdict())), clause, pack):
@@ -59,7 +71,10 @@ def denied(clause: Clause, pack: Pack) -> Iterator[Learned]:
 
 
 def _parts(found: Mapping[str, str | None]) -> tuple[str, str]:
-    return found["head"] or found.get("head2") or "", found["tail"] or found.get("tail2") or ""
+    head = found["head"] or found.get("head2") or ""
+    # Where "not" stands around the verb, head and verb are apart.
+    tails = (found.get(name) for name in ("tail", "tail2", "tail3"))
+    return f"{head} {found.get('be') or ''}".strip(), next(filter(None, tails), "")
 
 
 def _worth_denying(text: str, clause: Clause, pack: Pack) -> Hit | None:
@@ -89,9 +104,12 @@ def _no_longer(found: Mapping[str, str | None], clause: Clause, pack: Pack) -> l
         # "I no longer live in Rome, but in Milan": the verb is said once for both.
         instead = _stated(f"{who} {verb} {but}", clause, pack)
         if instead is not None and instead.key is not None and instead.key == hit.key:
-            return [replace(_held(instead), correction=True)]
+            return [replace(_held(instead, _elided(instead.content, pack)), correction=True)]
         return None
     content = _sentence(clause.said)
+    if found.get("rest") and found.get("did"):
+        # "Keinen Kaffee mehr": told so that it plainly denies what it ends.
+        content = pack.texts["no_more"].format(before=_sentence(before))
     if hit.content.startswith("User ") and pack.language == "en":
         subject, verb, rest = hit.content.split(" ", 2)
         content = f"User is no longer {rest}" if verb == "is" else f"{subject} no longer {verb} {rest}"
@@ -106,6 +124,14 @@ def _negated(hit: Hit, clause: Clause, found: Mapping[str, str | None], pack: Pa
         return f"User does not {tail}"
     subject, be, rest = hit.content.partition(" is ")
     return f"{subject} is not {rest}" if be else _sentence(clause.said)
+
+
+def _elided(content: str, pack: Pack) -> str:
+    """The words as they are written where the language runs them together: "j'habite"."""
+    for short, long in pack.short.items() if "elides" in pack.texts else ():
+        if content.lower().startswith(f"{long.lower()} "):
+            return _sentence(short + content[len(long) :])
+    return content
 
 
 def _sentence(said: str) -> str:
@@ -131,9 +157,9 @@ def _gone(hit: Hit, content: str) -> Learned:
     return replace(_held(hit), content=content, retraction=True)
 
 
-def _held(hit: Hit) -> Learned:
+def _held(hit: Hit, content: str = "") -> Learned:
     return Learned(
-        content=hit.content,
+        content=content or hit.content,
         category=hit.rule.category,
         type=hit.rule.type,
         key=hit.key,

@@ -118,10 +118,27 @@ class Talk:
         if not clause.corrects and not pack.patterns["meant_for_sure"].match(clause.plain):
             return None
         new = clause.plain[opening.end() :] if opening else clause.plain
+        if clause.corrects and (split := pack.patterns["value_for"].match(new)):
+            return self._corrected_of(split["about"], split["new"], clause, pack)
         if not new or len(new.split()) > _MOST_VALUE_WORDS or not any(_has(shape, new, pack) for shape in _EXACT):
             return None
         known = next((hit for hit in self._known() if _fits(hit, new, pack)), None)
         return _with_value(known, new) if known else None
+
+    def _corrected_of(self, about: str, new: str, clause: Clause, pack: Pack) -> Hit | None:
+        """What was stated of a thing that the correction names; else what may be known of it from another time."""
+        words = set(slug(about, pack).split("_"))
+        known = [
+            hit for hit in self._known() if hit.key and words <= set(hit.key.split("_")) and _fits(hit, new, pack)
+        ]
+        text = pack.texts["spends"].format(about=about, value=new)
+        meant = first_hit(replace(clause, said=text, plain=text), pack)
+        if known:
+            # Of several things of the trip that cost something, what may be spent on it is meant.
+            named = [hit for hit in known if meant and hit.key == meant.key]
+            sure = named or (known if len({hit.key for hit in known}) == 1 else [])
+            return _with_value(sure[0], new) if sure else None
+        return replace(meant, rule=replace(meant.rule, only_known=True)) if meant else None
 
     def _known(self) -> Iterator[Hit]:
         """What a correction may be about, the nearest first: what the assistant just said, then what was stated."""

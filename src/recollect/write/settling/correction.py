@@ -34,6 +34,12 @@ def corrected(new: Reading, old: Reading) -> str:
     return what if _denies(denying, denied) else ""
 
 
+def opposite(new: Reading, old: Reading) -> bool:
+    """Whether one says that something is so, and the other of the very same that it is not."""
+    same = (new.words, new.names, new.times, new.numbers) == (old.words, old.names, old.times, old.numbers)
+    return same and corrected(new, old) == NEGATION
+
+
 def clearly_nearer(best: tuple[float, float], other: tuple[float, float]) -> bool:
     """Whether of two, each with its nearness by words and by meaning, the first is plainly what is meant."""
     words, meaning = best[0] - other[0], best[1] - other[1]

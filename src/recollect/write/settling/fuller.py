@@ -13,6 +13,14 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 BIRTHDAY = "birthday"
 
 
+def in_known_words(learned: Learned, holder: MemoryRecord) -> Learned:
+    """A new value in the words in which the old one is known, if it stands there once."""
+    value = holder.value or ""
+    if learned.retraction or not learned.value or not value or holder.content.count(value) != 1:
+        return learned
+    return replace(learned, content=holder.content.replace(value, learned.value))
+
+
 def says_less(learned: Learned, holder: MemoryRecord) -> bool:
     """Whether who the user is was told in more words before: "Maria" after "Maria Lindqvist"."""
     if learned.category is not Category.IDENTITY:

@@ -13,9 +13,9 @@ from recollect.model.learned import Learned
 from recollect.model.memory import Category, MemoryRecord, Status, text_hash
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.write.settling.correction import clearly_nearer, corrected
+from recollect.write.settling.correction import clearly_nearer, corrected, opposite
 from recollect.write.settling.differs import MODE, NEGATION
-from recollect.write.settling.fuller import completed, says_less
+from recollect.write.settling.fuller import completed, in_known_words, says_less
 from recollect.write.settling.lexicon import ENDED
 from recollect.write.settling.listed import holds_more, without
 from recollect.write.settling.relation import changed, nearness, turned_round
@@ -72,14 +72,17 @@ def _settle(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]
         return
     if learned.key is not None and not learned.review and _settle_key(settlement, learned, known):
         return
+    if learned.only_known:
+        settlement.ignore(learned, None, "nothing is known that it changes")
+        return
     if _settle_same(settlement, learned, known):
         return
     if learned.review:
         settlement.add(learned, f"waits for review: {learned.review}")
     elif learned.correction or learned.retraction:
         _correct(settlement, learned, known)
-    elif opposite := _turned_round(settlement, learned, known):
-        settlement.supersede(learned, opposite, "what was preferred is now preferred less")
+    elif turned := _turned_round(settlement, learned, known):
+        settlement.supersede(learned, turned, "what was preferred is now preferred less")
     elif near := _near(settlement, learned, known):
         settlement.leave_open(Undecided(learned, near), f"{len(near)} memories may have to do with it")
     else:
@@ -92,6 +95,8 @@ def _settle_key(settlement: Settlement, learned: Learned, known: Sequence[Neighb
     if holder is None:
         return False
     expired = holder.expires_at is not None and holder.expires_at <= now()
+    if learned.only_known:
+        learned = in_known_words(learned, holder)
     if not learned.retraction:
         learned = completed(learned, holder)
     if learned.retraction:
@@ -196,7 +201,9 @@ def _turned_round(settlement: Settlement, learned: Learned, known: Sequence[Neig
     mine = settlement.text(learned.content).reading
     for each in known:
         theirs = settlement.text(each.record.content).reading
-        if mine and theirs and turned_round(mine, theirs) and outranks(learned, each.record):
+        if not mine or not theirs or not outranks(learned, each.record):
+            continue
+        if turned_round(mine, theirs) or (learned.category is Category.PREFERENCE and opposite(mine, theirs)):
             return each.record
     return None
 

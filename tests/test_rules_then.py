@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,14 +160,17 @@ def test_where_several_speak_each_statement_is_its_speakers(memory: Memory) -> N
         ("Dan", "My son Tim is 5."),
         ("Cleo", "Tim is 6 now."),
         ("Dan", "Karl and I got divorced."),
+        ("Dan", "I attended a concert in Rome last week."),
         ("Cleo", "Mi hermana se llama Ana."),
         ("Dan", "From now on, always answer in French."),
     ]
     messages = [{"role": "user", "content": text, "name": name} for name, text in said]
     memory.remember(messages, user_id="a", session_id="s", wait=True)
-    assert known_after(memory) == [
+    told = [re.sub(r" \(\S+ to \S+\)$", "", content) for content in known_after(memory)]
+    assert told == [
         "Cleo has a grey kitten named Pixel",
         "Cleo: Mi hermana se llama Ana",
+        "Dan attended a concert in Rome last week",
         "Dan's sister plays the cello",
         "Dan's son Tim is 5 years old",
         "Dan: Karl and I got divorced",

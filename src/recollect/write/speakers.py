@@ -12,6 +12,9 @@ from recollect.write.rules.pack import pack_for
 
 _USER = re.compile(r"^User(?=\b)|\bUser(?='s\b)")
 _WORD = re.compile(r"[^\W\d_]+")
+# How what one has done is told of another; the verbs of the past are the same.
+_OF_OTHERS = {"am": "is", "'m": "is", "have": "has", "'ve": "has"}
+_DID = re.compile(r"^I ?('m|'ve|am|have|was|had|got|went|bought|made|took|saw|met|ran|won|lost|read|\w{2,}ed)\b")
 _MINE = re.compile(r"^(?:my|our)\s+", re.IGNORECASE)
 
 
@@ -38,7 +41,7 @@ def _named(learned: Learned, name: str | None) -> Learned:
 def _told_of(name: str, content: str) -> str:
     """The statement as it is told of someone: "My sister plays the cello" is Dan's sister.
 
-    Where that takes more than a word, it is told as what they said.
+    Where that takes more than its first words, it is told as what they said.
     """
     told = _USER.sub(lambda _: name, content)
     if told != content:
@@ -47,7 +50,12 @@ def _told_of(name: str, content: str) -> str:
     mine = _MINE.sub("", content)
     if mine != content and own.isdisjoint(_words(mine)):
         return f"{name}'s {mine}"
-    return content if own.isdisjoint(_words(content)) else f"{name}: {content}"
+    if own.isdisjoint(_words(content)):
+        return content
+    done = _DID.match(content)
+    if done is not None and own.isdisjoint(_words(content[done.end() :])):
+        return f"{name} {_OF_OTHERS.get(done[1].lower(), done[1])}{content[done.end() :]}"
+    return f"{name}: {content}"
 
 
 def _words(text: str) -> list[str]:

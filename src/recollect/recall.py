@@ -171,6 +171,7 @@ def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) 
     return Search(
         query=rewritten.query,
         meaning=rewritten.extra,
+        guessed=rewritten.guessed,
         limit=asked.limit,
         min_score=asked.min_score,
         filter=both(asked.filter, times.filter),

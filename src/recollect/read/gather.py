@@ -21,6 +21,7 @@ from recollect.model.traits import Trait
 from recollect.read.question import Question, bare_words, named_among, without_names
 from recollect.read.ruler import Ruler
 from recollect.read.signals import Outlook, Pool
+from recollect.read.small_words import small_words_of, words_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,11 +39,12 @@ _NEAR_BY_WORDS = np.float32(3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is looked for, and where."""
+    """What is looked for, and where; of its words, some may only be `guessed` to be what is spoken of."""
 
     question: Question
     words: str
     vector: Vector
+    guessed: tuple[str, ...] = ()
     filter: Filter = EVERYTHING
     as_of: datetime | None = None
     periods: tuple[Period, ...] = ()
@@ -68,6 +70,8 @@ async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, 
     # Who said it is known of every turn: their names in the text would only blur the rest.
     words = without_talk(without_names(wanted.words, named) if named else wanted.words)
     said, near = await _found(scope, words, wanted, ledger=ledger, view=view)
+    if told := _told_of(words, wanted, said.missing):
+        words, said = told, await ledger.lexical(scope, told)
     # Words are looked up for all that the user has: what may not be found must not crowd out what may.
     seen = view.sees(said.rows)
     said = Said(said.rows[seen], said.scores[seen], said.coverage[seen], said.missing, said.missed)
@@ -86,6 +90,20 @@ async def _found(scope: Scope, words: str, wanted: Wanted, *, ledger: Ledger, vi
         return await ledger.lexical(scope, words), await view.nearest(wanted.vector, limit=wanted.pool)
     # Words first: where they are looked up in another thread, the vectors are compared meanwhile.
     return await asyncio.gather(ledger.lexical(scope, words), view.nearest(wanted.vector, limit=wanted.pool))
+
+
+def _told_of(words: str, wanted: Wanted, missing: frozenset[str]) -> str:
+    """What is left of words of which some were guessed, if the best guess is a name that is known; else nothing.
+
+    A question with words that no memory has is one they hardly answer. But where it is plain what is spoken of, other
+    guesses that no memory has speak against none, nor do the small words of a question that needed guessing.
+    """
+    small = small_words_of(words_of(words))
+    unknown = {word for word in wanted.guessed if missing.issuperset(terms_of(word))}
+    best = next(iter(wanted.guessed), "")
+    if not best[:1].isupper() or small.nouns_are_capital or best in unknown:
+        return ""
+    return " ".join(word for word in words_of(words) if word not in unknown and word not in small)
 
 
 def _candidates(view: View, near: Nearest, said: Said, limit: int) -> Rows:

@@ -55,9 +55,13 @@ _REFUSAL = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """What is searched for: `query` by its words, and `extra`, where there is one, by its meaning."""
+    """What is searched for: `query` by its words, and `extra`, where there is one, by its meaning.
+
+    Of its words, `guessed` are those that earlier messages were taken to be about.
+    """
 
     query: str
+    guessed: tuple[str, ...] = ()
     extra: str = ""
     how: How = "as-is"
     note: str = ""
@@ -97,7 +101,7 @@ async def rewrite(
     note = f"by the LLM, prompt {name} {prompt(name).digest}"
     if name == "hyde":
         return replace(cheap, extra=answer, how="hyde", note=f"an answer imagined {note}")
-    return replace(cheap, query=answer, how="llm", note=f"completed {note}")
+    return replace(cheap, query=answer, guessed=(), how="llm", note=f"completed {note}")
 
 
 def question_of(said: str | Sequence[Mapping[str, object] | str]) -> str:
@@ -133,7 +137,8 @@ def _with_terms(question: str, before: Sequence[_Said]) -> Rewritten:
         note = "terms of the assistant's last message added"
     if not terms:
         return Rewritten(query=question, vague=True, note="vague, and the last messages hold no term to add")
-    return Rewritten(query=" ".join([question, *terms]).strip(), how="terms", vague=True, note=note)
+    query = " ".join([question, *terms]).strip()
+    return Rewritten(query=query, guessed=tuple(terms), how="terms", vague=True, note=note)
 
 
 def _users_terms(question: str, before: Sequence[_Said]) -> list[str]:

@@ -60,6 +60,7 @@ class Search:
     query: str
     limit: int
     meaning: str = ""
+    guessed: tuple[str, ...] = ()
     filter: Filter = EVERYTHING
     min_score: float = 0.0
     vector: Vector | None = None
@@ -106,6 +107,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     wanted = Wanted(
         question=question,
         words=asked.query,
+        guessed=asked.guessed,
         vector=vector,
         filter=asked.filter,
         as_of=asked.as_of,

@@ -7,8 +7,10 @@ import time
 import pytest
 
 from recollect.write.settling.differs import differs
+from recollect.write.settling.kin import kin
+from recollect.write.settling.lexicon import entry, lexicon
 from recollect.write.settling.quantity import number_in, spelt_number
-from recollect.write.settling.reading import read
+from recollect.write.settling.reader import read
 from recollect.write.settling.same import MAX_CHARS, SameLimits, compare, likeness, ready, said_again
 
 APART = """
@@ -63,6 +65,22 @@ User finished the report|User almost finished the report
 User stopped taking aspirin|User takes aspirin
 User paid the invoice|User must pay the invoice
 User's girlfriend is Mia|User's ex-girlfriend is Mia
+User's landlord is Sam|User is Sam's landlord
+Always lint before you commit|Always commit before you lint
+The release moved from May 3 to May 10|The release moved from May 10 to May 3
+Rivet was bought by Oracle|Rivet bought Oracle
+The boat was sold to Sam|Sam sold the boat to the user
+User got a watch from his parents|User gave his parents a watch
+User speaks fluent Turkish and some German|User speaks some Turkish and fluent German
+User is learning Spanish|User is teaching Spanish
+User is a maths teacher|User taught maths
+The car is his|The car is mine
+On Mondays the user bakes bread|On Mondays the baker bakes bread
+User sleeps badly|User sleeps well
+Reports are due by noon|Reports are due after noon
+The logs are in eu-west-1|The logs are in eu-west-2
+User aims for the top|User loves the top
+User lives in Oslo|User stays in Oslo
 Ich wohne in Berlin|Ich wohne nicht mehr in Berlin
 Ich mag Kaffee|Ich mag keinen Kaffee
 Me gusta el té|No me gusta el té
@@ -89,6 +107,21 @@ User sold her car|I sold my car
 The wedding will take place on 21 June|The wedding is on June 21
 User has one cat|User has a cat
 I AM ALLERGIC TO PEANUTS|User has a peanut allergy
+The team is led by Ines|Ines manages the team
+On weekdays I get up at 6:30 am|User wakes up at 6:30 in the morning on weekdays
+User was promoted in May|User received a promotion in May
+User goes for a run on Sundays|Every Sunday I run
+User doesn't drink coffee|User drinks no coffee
+User avoids pork|User does not eat pork
+User is a yoga teacher in Bonn|I teach yoga in Bonn
+Because of his pills the user avoids grapefruit|User avoids grapefruit because of his pills
+Refunds over $250 need approval|Refunds of more than 250 dollars require approval
+User flew from Rome to Oslo|I flew to Oslo from Rome
+My cousin Rafael works in Seville as a nurse|Rafael, the user's cousin, works as a nurse in Seville
+Backups are kept for 35 days|We store backups for 35 days
+User owes Priya 200 euros|I owe Priya 200 EUR
+User's grandmother died in May|User's grandmother passed away in May
+User speaks German fluently|User speaks fluent German
 L'utilisateur travaille à Lyon|Je travaille à Lyon
 """
 
@@ -109,6 +142,15 @@ def test_what_differs_is_never_the_same_whatever_the_embedding_says(one: str, ot
 def test_the_same_in_other_words_differs_in_nothing(one: str, other: str) -> None:
     assert differs(one, other) == differs(other, one) == ""
     assert compare(one, other).words == 1
+
+
+def test_words_that_are_kin_stand_for_each_other_and_opposites_never_do() -> None:
+    known = kin()
+    assert "lend" in known["loan"]
+    assert "loan" in known["lend"]
+    assert all(word not in others for word, others in known.items())
+    for one, others in lexicon().apart.items():
+        assert not {entry(other).verb for other in others} & known.get(entry(one).verb, frozenset())
 
 
 def test_near_equal_letters_are_enough_where_nothing_differs() -> None:

@@ -12,7 +12,7 @@ from recollect.model.text import mended_text
 from recollect.models.structured import InvalidAnswer, Partial
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
-from recollect.write.settling.reading import read
+from recollect.write.settling.reader import read
 from recollect.write.settling.same import SameLimits, Text, compare, likeness, ready, said_again
 
 MAX_CHARS = 500

@@ -16,7 +16,8 @@ from recollect.models.structured import InvalidAnswer
 from recollect.upkeep.clusters import Candidate
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
-from recollect.write.settling.reading import Reading, read
+from recollect.write.settling.reader import read
+from recollect.write.settling.reading import Reading
 from recollect.write.settling.relation import changed, keeps, nearness, same_subject
 
 SOURCE = "consolidation"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from recollect.write.settling.lexicon import EVERY, FUTURE, MUST, PERSON, USER, lexicon
-from recollect.write.settling.reading import Reading, read
+from recollect.write.settling.kin import CONSUMING, aligned
+from recollect.write.settling.lexicon import EVERY, FUTURE, MUST, PLEASE, USER, entry, lexicon
+from recollect.write.settling.reader import read
+from recollect.write.settling.reading import Reading
+from recollect.write.settling.roles import turned_about
 
 NUMBER, NAME, TIME, NEGATION, SUBJECT = "a number", "a name", "a time", "a negation", "whom it is about"
 MODE, TENSE, ORDER, WORDS, DIRECTION = (
@@ -15,6 +18,13 @@ MODE, TENSE, ORDER, WORDS, DIRECTION = (
 )
 
 
+_HAVING = frozenset(["have", "own"])
+_BEING = frozenset(["be", "have"])
+_TURNING = frozenset(["befor", "after", "until"])
+_CAN = frozenset(["can", "cannot"])
+_HABITS = frozenset("usually normally typically generally always often regularly".split())
+
+
 def differs(a: str, b: str) -> str:
     """What the two differ in, or nothing: what differs is never the same memory said again."""
     return difference(read(a), read(b))
@@ -22,6 +32,12 @@ def differs(a: str, b: str) -> str:
 
 def difference(a: Reading, b: Reading) -> str:
     """What two read statements differ in, the gravest first; empty if they may be the same."""
+    a, b = aligned(a, b)
+    return differing(a, b)
+
+
+def differing(a: Reading, b: Reading) -> str:
+    """The same for two that were put in the same words as far as can be."""
     return (
         _value(a, b)
         or (NEGATION if _negation(a, b) else "")
@@ -29,7 +45,7 @@ def difference(a: Reading, b: Reading) -> str:
         or (MODE if _mode(a, b) else "")
         or (TENSE if _tense(a, b) else "")
         or (DIRECTION if _direction(a, b) else "")
-        or (ORDER if _order(a, b) else "")
+        or (ORDER if turned_about(a, b) else "")
         or (WORDS if _words(a, b) else "")
     )
 
@@ -39,9 +55,14 @@ def _value(a: Reading, b: Reading) -> str:
         return NUMBER
     if a.times != b.times:
         return TIME
-    if any(name not in b.order for name in a.names) or any(name not in a.order for name in b.names):
+    if not all(_met(name, b) for name in a.names) or not all(_met(name, a) for name in b.names):
         return NAME
     return ""
+
+
+def _met(name: str, other: Reading) -> bool:
+    """Whether the other has a name too; one that is a known word may be there in another form: EUR and euros."""
+    return name in other.order or (name in lexicon().becomes and entry(name).verb in other.words)
 
 
 def _counted_apart(a: Reading, b: Reading) -> bool:
@@ -55,29 +76,59 @@ def _negation(a: Reading, b: Reading) -> bool:
     if not a.negated:
         return False
     # What one denies the other must not say; and what is denied must be the same, word for word.
-    apart = set(a.negated) ^ set(b.negated)
-    return any(part and part in (a.words | a.people) and part in (b.words | b.people) for part in apart) or bool(
-        a.words ^ b.words
-    )
+    apart, extra = set(a.negated) ^ set(b.negated), a.words ^ b.words
+    once = len(a.negated) == 1 and len(apart) == 2
+    if once and extra <= apart & CONSUMING and (_verb_and_next(a, apart) or _verb_and_next(b, apart)):
+        # "Doesn't drink coffee", "drinks no coffee", "avoids coffee".
+        return False
+    if any(part and part in (a.words | a.people) and part in (b.words | b.people) for part in apart):
+        return True
+    return any(_within(a, part) or _within(b, part) for part in extra)
+
+
+def _within(reading: Reading, part: str) -> bool:
+    """Whether a word is denied, or comes behind what is: "no red meat"."""
+    first = min(reading.order.get(each, 0) for each in reading.negated)
+    return part in reading.words and reading.order[part] >= first
+
+
+def _verb_and_next(reading: Reading, parts: set[str]) -> bool:
+    """Whether the two are what is done and what it is done to, side by side."""
+    verb, (other, *_) = reading.relation, [*(parts - {reading.relation}), ""]
+    return verb in parts and reading.order.get(other, -1) == reading.order.get(verb, -1) + 1
 
 
 def _subject(a: Reading, b: Reading) -> bool:
     if a.people != b.people:
         return True
-    extra = a.words ^ b.words
-    if not extra:
-        return False
-    # "My guests like tea" and "Anna likes tea" are not about the one who likes tea; "my boss leads" is not "I lead".
-    if extra & ({a.opening, b.opening} | a.owned | b.owned):
+    if a.pronouns != b.pronouns and (a.of_user != b.of_user or (a.pronouns and b.pronouns)):
+        # "It is mine" and "it is his", "her car" and "his car".
         return True
-    return bool(a.people) and (USER in a.order) != (USER in b.order)
+    if a.people and a.lead != b.lead and _user_acts(a) != _user_acts(b):
+        return True
+    if a.of_user != b.of_user and a.words != b.words:
+        # "When it is hot the user sleeps badly" and "when it is hot the baker sleeps badly".
+        return True
+    # "My guests like tea" and "Anna likes tea" are not about the one who likes tea; "my boss leads" is not "I lead".
+    return bool((a.words ^ b.words) & ({a.opening, b.opening} | a.owned | b.owned))
+
+
+def _user_acts(reading: Reading) -> bool:
+    """Whether the user does something or has it done: to have a sister is to do nothing."""
+    return USER in reading.order and not (reading.lead == USER and reading.relation in _HAVING)
 
 
 def _mode(a: Reading, b: Reading) -> bool:
-    apart = a.marks ^ b.marks
+    apart = (a.marks ^ b.marks) - {PLEASE}
     if apart == {FUTURE} and EVERY not in a.marks and a.past == b.past:
         # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself.
         return not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
+    if apart == {EVERY} and not _HABITS.isdisjoint(a.order.keys() | b.order.keys()):
+        # "Usually on a Monday" and "on Mondays".
+        return False
+    if apart == {MUST} and a.negated and b.negated and _CAN & (a.order if MUST in b.marks else b.order).keys():
+        # "Must not eat" and "cannot eat".
+        return False
     if apart == {MUST}:
         # "Logs must be kept" and "keep logs": an order needs no "must".
         return (a.duty or b.duty) not in (a.lead, b.lead)
@@ -85,46 +136,38 @@ def _mode(a: Reading, b: Reading) -> bool:
 
 
 def _tense(a: Reading, b: Reading) -> bool:
-    if ("be" in a.past and not b.past) or ("be" in b.past and not a.past):
+    return _is_over(a, b) or _is_over(b, a)
+
+
+def _is_over(then: Reading, now: Reading) -> bool:
+    """Whether something was so for the first that is so for the other."""
+    if not now.past and ("be" in then.past or (now.present & _BEING and then.past & now.words)):
+        # "Was a nurse" and "is a nurse", "lived here" and "has a home here".
         return True
-    return bool((a.past - a.present) & (b.present - b.past)) or bool((b.past - b.present) & (a.present - a.past))
+    if not now.past and now.present & _BEING and then.past - now.words - _BEING:
+        # "Went to school" and "is at school".
+        return True
+    return bool((then.past - then.present) & (now.present - now.past))
 
 
 def _direction(a: Reading, b: Reading) -> bool:
+    if a.origins != b.origins or (a.words ^ b.words) & _TURNING or any(_swapped(a, b, pivot) for pivot in a.follows):
+        return True
     if a.sides == b.sides:
         return False
     opposite = lexicon().opposite
-    if a.origins != b.origins:
-        return True
     mine, theirs = a.sides - b.sides, b.sides - a.sides
     return any(opposite[side] & theirs for side in mine)
 
 
-def _order(a: Reading, b: Reading) -> bool:
-    """Whether those who act and those to whom it is done have changed places."""
-    if a.lesser and b.lesser and a.lesser != b.lesser:
-        return True
-    leads = {a.lead, b.lead}
-    if a.of_user and b.of_user and not a.people and len(leads) == 2 and USER in leads and leads & (a.names | b.names):
-        # "I borrowed Sam's car" and "Sam borrowed my car".
-        return True
-    actors = a.names | b.names | {part for part in a.order if part[0] == PERSON}
-    mine = _in_order(a, [part for part in a.order if part in actors and part in b.order])
-    theirs = _in_order(b, [part for part in b.order if part in actors and part in a.order])
-    return len(mine) > 1 and mine != theirs and not (_one_person(a, mine) and _one_person(b, mine))
+def _swapped(a: Reading, b: Reading, pivot: str) -> bool:
+    """Whether other things stand behind "before" or "from" in each, and the other has them elsewhere."""
+    mine, theirs = a.follows[pivot], b.follows.get(pivot, set())
+    return mine.isdisjoint(theirs) and any(_has(b, part) for part in mine) and any(_has(a, part) for part in theirs)
 
 
-def _in_order(reading: Reading, actors: list[str]) -> list[str]:
-    """Who acts comes first, also where it is said last."""
-    return sorted(actors, key=lambda actor: actor not in reading.agents)
-
-
-def _one_person(reading: Reading, actors: list[str]) -> bool:
-    """Whether a name and a person stand side by side, as in "Anna, my sister" and "my sister is Anna"."""
-    if len(actors) != 2 or len({actor[0] == PERSON for actor in actors}) != 2:
-        return False
-    one, other = (reading.order[actor] for actor in actors)
-    return abs(one - other) == 1
+def _has(reading: Reading, part: str) -> bool:
+    return part in reading.order or part in reading.numbers or part == USER
 
 
 def _words(a: Reading, b: Reading) -> bool:

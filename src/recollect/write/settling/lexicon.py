@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,13 +20,17 @@ Phrase: TypeAlias = tuple[list[str], Parts]
 # A mark must be the same in two statements that say the same; a person is someone a statement is about.
 MARK, PERSON, TIME = "@", "~", "#"
 NOT, EVERY, OVER, FUTURE, MUST, ENDED = "@not", "@every", "@over", "@future", "@must", "@ended"
-USER, HE, SHE = "~user", "~he", "~she"
+MORE, PLEASE, WANT = "@more", "@please", "@want"
+USER, US, HE, SHE = "~user", "~us", "~he", "~she"
 
 _SIGNS = (MARK, PERSON, TIME)
 _EACH = frozenset(["a", "an", "per", "each", "every"])
 # Light verbs still tell when something was so.
 _WAS = {"was": "be", "were": "be", "had": "have"}
 _IS = {"is": "be", "are": "be", "am": "be", "has": "have", "have": "have"}
+_MORE_FORMS = {"get": ("got", "gotten"), "carry": ("carries", "carried"), "rely": ("relies", "relied")}
+# "Fluently" is how one is fluent; shorter words that end alike are mostly no adverbs.
+_ADVERB = 7
 # Without a cache of its own: that one could not be made to let go of what was erased.
 _stemmer = Stemmer.Stemmer("english", 0)
 
@@ -43,6 +47,11 @@ class Lexicon:
     numbers: Mapping[str, int]
     scales: Mapping[str, int]
     past: Mapping[str, str]
+    heads: Mapping[str, Parts]
+    doers: Mapping[str, str]
+    idle: frozenset[str]
+    near: tuple[str, ...]
+    apart: Mapping[str, frozenset[str]]
     opposite: Mapping[str, frozenset[str]]
     over: frozenset[str]
 
@@ -67,6 +76,8 @@ class Entry:
     is_: str
     verb: str
     past: str
+    doer: Parts
+    idle: bool
     turns: bool
     empty: bool
     special: bool
@@ -76,21 +87,23 @@ class Entry:
 def lexicon() -> Lexicon:
     """The words that ship with Recollect."""
     told = tomllib.loads((files(__package__) / "lexicon.toml").read_text(encoding="utf-8"))
-    opposite: dict[str, set[str]] = {}
-    for one, other in (pair.split() for pair in told["sides"]["pairs"]):
-        opposite.setdefault(one, set()).add(other)
-        opposite.setdefault(other, set()).add(one)
+    forms = tomllib.loads((files(__package__) / "forms.toml").read_text(encoding="utf-8"))
     becomes = _becomes(told)
     return Lexicon(
         becomes=becomes,
-        phrases=_phrases(told["phrases"], becomes),
+        phrases=_phrases(told["phrases"] | _inflected(told["phrasal"], forms["irregular"]), becomes),
         times=_times(told["times"]),
         shy=frozenset(told["times"]["shy"].split()),
         units=frozenset(told["times"]["units"].split()),
         numbers=_values(told["numbers"]["words"]),
         scales=_values(told["numbers"]["scales"]),
-        past=_pairs(told["past"]["words"]),
-        opposite={side: frozenset(others) for side, others in opposite.items()},
+        past=forms["irregular"] | _pairs(told["past"]["words"]),
+        heads=_heads(told["same"]["groups"], becomes),
+        doers=forms["doers"] | _pairs(told["doers"]),
+        idle=frozenset(form for word in told["idle"].split() for form in (word, stem(word))),
+        near=tuple(told["near"]["groups"]),
+        apart=_both_ways(told["apart"]["pairs"]),
+        opposite=_both_ways(told["sides"]["pairs"]),
         over=frozenset(told["sides"]["over"].split()),
     )
 
@@ -101,9 +114,9 @@ def entry(word: str) -> Entry:
     known = lexicon()
     time, every = _time_of(word, known)
     number = word in known.numbers or word[:1].isdigit() or word in ("hundred", "thousand", "million", "billion")
-    parts = known.becomes.get(word, (stem(word),) if word else ())
+    parts = _parts_of(word, known)
     base = known.past.get(word) or (word if word.endswith("ed") and len(word) > 4 else "")
-    past = known.becomes.get(base, (stem(base),)) if base else ()
+    past = _parts_of(base, known)
     traits = {
         "time": time,
         "each": every or word in _EACH,
@@ -121,11 +134,24 @@ def entry(word: str) -> Entry:
         shy=word in known.shy,
         verb=parts[0] if plain and word not in _WAS else "",
         past=past[0] if past else "",
-        turns=any(traits[name] for name in ("side", "over", "was", "is_")) or word in ("by", "to"),
+        doer=_parts_of(known.doers.get(word, ""), known),
+        idle=word in known.idle or stem(known.past.get(word, word)) in known.idle,
+        turns=any(traits[name] for name in ("side", "over", "was", "is_")) or word in ("by", "to", "from"),
         empty=not parts and not any(traits.values()) and word != "by",
         special=number or bool(time) or word in known.phrases or word in _EACH,
         **traits,  # type: ignore[arg-type]
     )
+
+
+def _parts_of(word: str, known: Lexicon) -> Parts:
+    """What a word counts as: itself, or what it is a form of, or what stands for all that mean the same."""
+    base = word if word in known.becomes else known.past.get(word, word)
+    if not base or base in known.becomes:
+        return known.becomes.get(base, ())
+    form = stem(base)
+    if form.endswith("li") and len(form) >= _ADVERB:
+        form = stem(base[:-2])
+    return known.heads.get(form, (form,))
 
 
 def phrases_from(word: str) -> tuple[Phrase, ...]:
@@ -161,7 +187,7 @@ def _becomes(told: Mapping[str, Any]) -> dict[str, Parts]:
     """What each word counts as; where a word stands in two lists, the later one here decides."""
     found: dict[str, Parts] = {word: () for line in told["light"] for word in line.split()}
     for group in told["same"]["groups"]:
-        first, *others = group.split()
+        first, *others = group.replace("|", " ").split()
         found |= dict.fromkeys((first, *others), (stem(first),))
     for group in told["people"]:
         first, *others = group.split()
@@ -175,6 +201,14 @@ def _becomes(told: Mapping[str, Any]) -> dict[str, Parts]:
         found |= dict.fromkeys(words.split(), (NOT, *_parts(what, found)))
     for what, words in told["marks"].items():
         found |= dict.fromkeys(words.split(), _parts(what, found))
+    return found
+
+
+def _heads(groups: Sequence[str], becomes: Mapping[str, Parts]) -> dict[str, Parts]:
+    """What stands for a word of a group, by its stem: all forms of a word mean the same."""
+    found: dict[str, Parts] = {}
+    for word in (word for group in groups for word in group.partition("|")[0].split()):
+        found.setdefault(stem(word), becomes[word])
     return found
 
 
@@ -193,12 +227,34 @@ def _phrases(told: Mapping[str, str], becomes: Mapping[str, Parts]) -> dict[str,
     return {first: tuple(sorted(those, key=lambda each: -len(each[0]))) for first, those in found.items()}
 
 
+def _inflected(told: Mapping[str, str], irregular: Mapping[str, str]) -> dict[str, str]:
+    """Each phrase in every form that its verb has."""
+    forms: dict[str, list[str]] = {}
+    for form, base in irregular.items():
+        forms.setdefault(base, []).append(form)
+    found: dict[str, str] = {}
+    for phrase, what in told.items():
+        verb, _, rest = phrase.partition(" ")
+        short = verb.removesuffix("e")
+        regular = (verb, verb + "s", verb + "es", short + "ing", short + "ed", verb + verb[-1] + "ing")
+        found |= {f"{form} {rest}": what for form in (*regular, *forms.get(verb, ()), *_MORE_FORMS.get(verb, ()))}
+    return found
+
+
 def _times(told: Mapping[str, Any]) -> dict[str, str]:
     found = {word: word[:-1] if word.endswith("s") and len(word) > 3 else word for word in told["words"].split()}
     for name, letter in (("months", "m"), ("weekdays", "w")):
         for number, line in enumerate(told[name], 1):
             found |= dict.fromkeys(line.split(), f"{letter}{number}")
     return found
+
+
+def _both_ways(pairs: Sequence[str]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for one, other in (pair.split() for pair in pairs):
+        found.setdefault(one, set()).add(other)
+        found.setdefault(other, set()).add(one)
+    return {word: frozenset(others) for word, others in found.items()}
 
 
 def _pairs(text: str) -> dict[str, str]:

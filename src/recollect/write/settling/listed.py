@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from recollect.write.settling.reading import read
+from recollect.write.settling.reader import read
 
 _BETWEEN = re.compile(r",? (?:and|or) |, ")
 _DENIES = re.compile(r"\b(?:no longer|not) ")

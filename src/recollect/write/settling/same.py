@@ -6,14 +6,16 @@ import unicodedata
 from dataclasses import dataclass
 
 from recollect.model.at_hand import at_hand
-from recollect.write.settling.differs import difference
-from recollect.write.settling.reading import Reading, read
+from recollect.write.settling.differs import differing
+from recollect.write.settling.kin import aligned
+from recollect.write.settling.reader import read
+from recollect.write.settling.reading import Reading
 
 # Of all that the richer statement holds, the other must hold this much; with less, the meaning must be surer.
 _NEARLY_ALL, _MOST = 0.75, 0.6
 # Where every word of weight is the same, little more is asked; one such word alone says little.
 _NOT_UNLIKE, _ONE_WORD = 0.5, 0.7
-_LESS_SURE = 0.05
+_LESS_SURE = 0.1
 
 # What is longer is no statement and the same only as itself: comparing takes time by the product of the lengths.
 MAX_CHARS = 2_000
@@ -58,7 +60,7 @@ def _made_ready(text: str) -> Text:
     if len(plain) > MAX_CHARS:
         return Text(plain, None)
     reading = read(text)
-    return Text(plain, reading, frozenset().union(reading.words, reading.people, reading.times, reading.numbers))
+    return Text(plain, reading, reading.held())
 
 
 # Those who talk for a while are near the same few memories again and again.
@@ -76,8 +78,12 @@ def likeness(a: Text, b: Text) -> Likeness:
         return Likeness(1.0, 1.0)
     if a.reading is None or b.reading is None:
         return Likeness(0.0, 0.0, LENGTH)
-    words, held = _words(a.held, b.held)
-    return Likeness(_letters(a.plain, b.plain), words, difference(a.reading, b.reading), held)
+    if a.held == b.held:
+        words, held, one, other = 1.0, len(a.held), a.reading, b.reading
+    else:
+        one, other = aligned(a.reading, b.reading)
+        words, held = _words(one.held(), other.held())
+    return Likeness(_letters(a.plain, b.plain), words, differing(one, other), held)
 
 
 def said_again(alike: Likeness, similarity: float, *, limits: SameLimits) -> str:

@@ -19,9 +19,15 @@ _PIECE = re.compile(
     r"|[$€£¥₹%]|[.!?;:]"
 )
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)")
+# A label is one name too: eu-west-1.
+_LABEL = re.compile(r"[^\W\d_]\w*(?:-\w+)*-\d+")
+_AROUND = ".,;:!?()[]<>\"'"
+_HALVES = (("a.m.", "am"), ("p.m.", "pm"), ("A.M.", "am"), ("P.M.", "pm"))
 _ENDS = frozenset(".!?;:")
 _SHORT = {"ll": "will", "d": "would", "ve": "have", "re": "are", "m": "am"}
 _SHORT_NOT = {"can": "can", "won": "will", "shan": "shall", "ain": "is"}
+# Behind these it is "is": "it's", "there's"; behind others it is whose something is.
+_IS_SHORT = frozenset("user nutzer it he she that this there here what who where when how let one".split())
 _ELISIONS = frozenset(["l", "d", "j", "m", "t", "s", "c", "qu", "n"])
 
 
@@ -43,6 +49,8 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _pieces(text: str) -> Iterable[str]:
+    for dotted, short in _HALVES:
+        text = text.replace(dotted, short)
     is_plain = "@" not in text and "://" not in text and "-" not in text
     return _PIECE.findall(text) if is_plain else _chunked(text)
 
@@ -51,7 +59,9 @@ def _chunked(text: str) -> Iterator[str]:
     for chunk in text.split():
         if "@" in chunk or "://" in chunk:
             # An address is one name, whatever it is made of.
-            yield chunk.strip(".,;:!?()[]<>\"'") or chunk
+            yield chunk.strip(_AROUND) or chunk
+        elif _LABEL.fullmatch(chunk.strip(_AROUND)):
+            yield chunk.strip(_AROUND)
         elif date := _ISO_DATE.match(chunk):
             yield date[1]
             yield f"{TIME}m{int(date[2])}"
@@ -74,3 +84,5 @@ def _parted(lower: str, capital: bool, opens: bool) -> Iterator[Token]:
         yield head if tail != "s" or head not in ("user", "nutzer") else "user's", capital, opens
         if tail in _SHORT:
             yield _SHORT[tail], False, False
+        elif tail == "s" and head not in _IS_SHORT:
+            yield "'s", False, False

@@ -28,8 +28,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 def test_the_statements_that_ship_are_many_and_none_is_both() -> None:
     cases = shipped_cases()
     kinds = Counter(case.kind for case in cases)
-    assert kinds[""] >= 300
-    assert sum(kinds[kind] for kind in STRICT) >= 300
+    assert kinds[""] >= 900
+    assert sum(kinds[kind] for kind in STRICT) >= 2_000
     assert set(kinds) == {"", *KINDS}
     assert {case.part for case in cases} == set(PARTS)
     same = {(case.first, case.second) for case in cases if not case.kind}
@@ -43,7 +43,8 @@ def test_no_dangerous_pair_is_merged_and_most_of_what_is_said_again_is() -> None
     assert told["wrongly_merged"] == []
     for part in told["parts"]:
         assert part["dangerous_merged"] == 0
-        assert part["share"] >= 0.8, part["part"]
+        assert part["share"] >= 0.75, part["part"]
+    assert sum(part["merged"] for part in told["parts"]) >= 0.8 * sum(part["same"] for part in told["parts"])
 
 
 def test_no_dangerous_pair_is_merged_even_if_every_embedding_is_the_same() -> None:
@@ -55,7 +56,7 @@ def test_no_dangerous_pair_is_merged_even_if_every_embedding_is_the_same() -> No
 def test_a_share_is_of_its_own_part() -> None:
     cases = [Case("a", "b", "", "tuned"), Case("a", "c", "", "tuned"), Case("a", "d", "name", "later")]
     told = merging_document(cases, [Did.MERGED, Did.UNDECIDED, Did.KNOWN])
-    tuned, _, later = told["parts"]
+    tuned, _, later, *_ = told["parts"]
     assert (tuned["same"], tuned["merged"], tuned["share"], tuned["to_ask"]) == (2, 1, 0.5, 1)
     assert (later["share"], later["dangerous"], later["dangerous_merged"]) == (None, 1, 1)
     assert told["missed"] == [{"first": "a", "second": "c", "part": "tuned", "did": "undecided"}]

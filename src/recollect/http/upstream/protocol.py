@@ -6,22 +6,36 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from recollect.model.result import Recalled
+from recollect.model.result import Hit
 
 Header: TypeAlias = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What memory did for a request: the model that answers from memory alone has nothing else to go by.
+
+    `keeps` says whether what the user says now is kept; `trouble` why memory could not be asked, if it could not.
+    """
+
+    hits: Sequence[Hit] = ()
+    keeps: bool = True
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A request for an upstream; `path` comes after its base URL and is sent as it is, with its query."""
+    """A request for an upstream; `path` comes after its base URL and is sent as it is, with its query.
+
+    `known` never leaves this process; without it memory is off for the request.
+    """
 
     method: str
     path: str
     query: str = ""
     headers: Sequence[Header] = ()
     body: bytes | AsyncIterable[bytes] = b""
-    # What memory gave for it, for an upstream that answers from that.
-    recalled: Recalled | None = None
+    known: Known | None = None
 
 
 class Reply(Protocol):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+import httpx
 import uvicorn
 
 
@@ -28,3 +35,60 @@ def in_thread(config: uvicorn.Config) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join(30)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """The variables of a process that keeps its memories in `home` and asks no real LLM."""
+    return {**os.environ, "RECOLLECT_HOME": str(home), "OPENAI_API_KEY": "", "PYTHONUNBUFFERED": "1", **more}
+
+
+class ServerProcess:
+    """`recollect serve` on a free port, or what another command runs; use it in a `with`."""
+
+    def __init__(self, home: Path, *options: str, command: Sequence[str] = ()) -> None:
+        self._log = home.parent / f"{home.name}.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*(command or (sys.executable, "-m", "recollect.cli.main", "serve")), "--port", "0", *options],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment(home),
+                text=True,
+                # Whoever runs the tests behind a shell ignores Ctrl-C, and all they start would, too.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+        assert self.process.stdout is not None
+        told = self.process.stdout.readline()
+        found = re.search(r"https?://\S+:(\d+)", told)
+        assert found, f"{told}\n{self.log}"
+        self.url, self.port = found.group(), int(found[1])
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def __enter__(self) -> ServerProcess:
+        self.wait_until_healthy()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def wait_until_healthy(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.log
+            try:
+                # The name of the certificate is none of this test's business.
+                assert httpx.get(f"{self.url}/health", verify=False, timeout=30).status_code == 200
+                return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError(f"the server did not start:\n{self.log}")
+
+    def is_refused(self) -> bool:
+        """Whether a new connection is turned away."""
+        with socket.socket() as client:
+            client.settimeout(5)
+            return client.connect_ex(("127.0.0.1", self.port)) != 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from cli_runner import Cli
 
 from recollect import __version__
 from recollect.cli.catalogue import COMMANDS
-from recollect.settings import Loaded
+from recollect.http.listen import Listening
+from recollect.settings import Settings
 
 
 @pytest.fixture
@@ -226,22 +228,29 @@ def test_a_completion_script_says_how_to_install_it(cli: Cli, shell: str) -> Non
 
 
 def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.http.serve.serve", lambda loaded: None)
+    monkeypatch.setattr("recollect.http.serve.serve", lambda settings, listening: listening.close())
     id = cli.add("Likes tea")
     words = {"add": ["x"], "remember": ["x"], "search": ["x"], "update": [id, "y"], "completion": ["bash"]}
     words |= {"export": [str(cli.home / "all.jsonl")], "import": ["-"], "config": ["show"], "doctor": ["--mend"]}
     words |= {name: [id] for name in ("show", "history", "forget", "restore")}
     words |= {"erase": ["--memory", cli.add("Likes gin"), "--yes"], "worker": ["--once"], "upkeep": ["--dry-run"]}
     words["end-run"] = ["Deploy the shop", "--session", "monday"]
+    words["serve"] = ["--port", "0"]
     words["eval"] = ["recipe", str(Path(__file__).parent.parent / "examples" / "06_recipe.yaml")]
-    for name in COMMANDS:
+    for name in COMMANDS.keys() - {"chat"}:
         assert isinstance(cli.json(name, *words.get(name, []), input=""), dict)
 
 
 def test_serve_hands_the_settings_to_the_server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    served: list[Loaded] = []
-    monkeypatch.setattr("recollect.http.serve.serve", served.append)
-    assert "http://127.0.0.1:9123" in cli("serve", "--port", "9123").stdout
-    assert cli.json("serve", "--host", "::1", "--port", "9123") == {"address": "http://[::1]:9123"}
-    assert [loaded.settings.port for loaded in served] == [9123, 9123]
-    assert served[0].sources["port"] == "command line"
+    served: list[Settings] = []
+
+    def note(settings: Settings, listening: Listening) -> None:
+        served.append(settings)
+        listening.close()
+
+    monkeypatch.setattr("recollect.http.serve.serve", note)
+    shown = cli("serve", "--port", "0", "--workers", "3", "--no-access-log", "--allowed-hosts", "a.example").stdout
+    assert re.search(r"http://127\.0\.0\.1:[1-9]\d+ ", shown)
+    assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d+", cli.json("serve", "--port", "0")["address"])
+    first = served[0]
+    assert (first.server_processes, first.access_log, first.allowed_hosts) == (3, False, "a.example")

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from recollect import errors
 from recollect.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of, name_of
 from recollect.cli.main import root
+from recollect.http.listen import listen
 
 MEGABYTE = 1 << 20
 ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.RecollectError)]
@@ -183,12 +184,10 @@ def test_an_export_never_overwrites_unasked_nor_leaves_half_a_file(cli: Cli, tmp
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_the_server_that_cannot_start_is_unavailable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(loaded: object) -> None:
-        raise SystemExit(3)
-
-    monkeypatch.setattr("recollect.http.serve.serve", refuse)
-    assert "could not start" in cli("serve", code=5).stderr
+def test_a_server_whose_port_is_taken_is_unavailable(cli: Cli) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        told = cli.error("serve", "--port", str(taken.port), code=5)
+    assert told == f"Error: cannot listen on 127.0.0.1, port {taken.port}: Address already in use\n"
 
 
 def test_the_unexpected_is_told_without_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
 import pytest
 from fastapi.testclient import TestClient
 
 from recollect import __version__, errors
 from recollect.http.app import make_app
 from recollect.http.errors import status_of
-from recollect.http.serve import is_loopback
+from recollect.http.listen import is_loopback
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -27,7 +23,7 @@ from recollect.settings import load
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    with TestClient(make_app(load({"home": tmp_path}, environ={}).settings)) as client:
+    with TestClient(make_app(load({"home": tmp_path}, environ={}).settings), "http://127.0.0.1") as client:
         yield client
 
 
@@ -96,36 +92,6 @@ def test_our_errors_are_answered_in_one_shape(client: TestClient) -> None:
 )
 def test_only_loopback_addresses_count_as_private(host: str, alone: bool) -> None:
     assert is_loopback(host) is alone
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_the_real_server_starts_answers_and_stops_cleanly(tmp_path: Path, stop: signal.Signals) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "recollect.cli.main", "--home", str(tmp_path), "serve", "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
-        try:
-            wait_until_healthy(server, port)
-        finally:
-            server.send_signal(stop)
-        assert server.wait(timeout=15) == 0
-
-
-def wait_until_healthy(server: subprocess.Popen[str], port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        assert server.poll() is None, server.stderr and server.stderr.read()
-        try:
-            assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
-            return
-        except httpx.ConnectError:
-            time.sleep(0.05)
-    pytest.fail("the server did not start within 30 s")
 
 
 def test_a_public_address_without_authentication_is_refused(tmp_path: Path) -> None:

@@ -350,6 +350,33 @@ class Settings(BaseModel):
 
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
+    server_processes: Annotated[
+        int, Field(ge=1, le=256, description="How many processes serve; each opens the ledger for itself.")
+    ] = 1
+    ssl_certfile: Annotated[str, Field(description="Certificate chain for https, in PEM; empty for http.")] = ""
+    ssl_keyfile: Annotated[
+        str, Field(description="Private key of that certificate, in PEM; empty if it is in the same file.")
+    ] = ""
+    ssl_keyfile_password: Annotated[SecretStr, Field(description="Password of that key, if it has one.")] = SecretStr(
+        ""
+    )
+    allowed_hosts: Annotated[
+        str,
+        Field(
+            description="Names the server answers to beside those of this machine, separated by commas; "
+            "*.example.org is every name below it, * is any. Whoever asks for another name is refused."
+        ),
+    ] = ""
+    max_body_mb: Annotated[
+        int,
+        Field(ge=1, le=1024, description="Largest request in MiB; files that are only passed on may be larger."),
+    ] = 32
+    stop_within_s: Annotated[
+        int, Field(ge=1, le=3600, description="How long requests under way may take to end when the server stops.")
+    ] = 30
+    access_log: Annotated[
+        bool, Field(description="Whether the server logs a line for each request; never what is in it.")
+    ] = True
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = (
         "info"
     )

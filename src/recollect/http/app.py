@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from recollect import __version__
+from recollect.http.access_log import AccessLog
 from recollect.http.errors import install_errors
+from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
 from recollect.http.proxy.routes import Proxy
 from recollect.settings import Settings
@@ -43,4 +45,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.include_router(health)
     app.router.routes.extend(proxy.routes())
     install_errors(app)
+    app.add_middleware(Gate, admitted_by(settings))
+    # Added last, it stands first: what the gate refuses is logged, too.
+    app.add_middleware(AccessLog)
     return app

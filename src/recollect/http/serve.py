@@ -2,55 +2,147 @@
 
 from __future__ import annotations
 
-import ipaddress
+import os
 import signal
-from collections.abc import Iterator
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from recollect.errors import InvalidSettings
+from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.app import make_app
-from recollect.settings import Loaded
+from recollect.http.listen import Listening, is_loopback
+from recollect.http.workers import Workers, orphaned
+from recollect.settings import Settings
+
+_KEEP_ALIVE_S = 65
 
 
-def serve(loaded: Loaded) -> None:
-    """Listen on the settings' address; returns after a graceful stop."""
-    settings = loaded.settings
+def serve(
+    settings: Settings, listening: Listening, *, make: Callable[[Settings], ASGIApp] = make_app, worker: bool = False
+) -> None:
+    """Answer on these sockets; returns after a graceful stop.
+
+    SIGTERM or Ctrl-C: nothing new is accepted, what is under way may end within `stop_within_s`. A second one ends
+    the process at once. What was acknowledged is on disk by then.
+    """
+    if settings.server_processes > 1 and not worker:
+        Workers(partial(_work, settings, listening, make), listening, settings).run()
+        return
+    server = _Server(_config(settings, make), quits_on_interrupt=not worker)
+    with listening:
+        server.run(listening.sockets)
+    if not server.started:
+        raise Unavailable("the server could not start; its log says why")
+
+
+def _work(settings: Settings, listening: Listening, make: Callable[[Settings], ASGIApp]) -> None:
+    """What each of several processes does."""
+    threading.Thread(target=orphaned, daemon=True).start()
+    try:
+        serve(settings, listening, make=make, worker=True)
+    except Unavailable:
+        sys.exit(1)
+
+
+def check(settings: Settings) -> None:
+    """Raise InvalidSettings for what cannot be served, before anything is opened."""
     if not is_loopback(settings.host):
         raise InvalidSettings(
             f"host {settings.host} can be reached from other machines, and there is no authentication yet: "
             f"use 127.0.0.1 and put a gateway in front"
         )
-    config = uvicorn.Config(
-        make_app(settings),
-        host=settings.host,
-        port=settings.port,
+    if settings.server_processes > 1 and settings.database == "memory:":
+        raise InvalidSettings("a ledger in memory: belongs to one process; use server_processes = 1")
+    if settings.ssl_keyfile and not settings.ssl_certfile:
+        raise InvalidSettings("ssl_keyfile is of no use without ssl_certfile")
+    if settings.ssl_certfile:
+        _check_certificate(settings)
+
+
+def _check_certificate(settings: Settings) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Always given, for else the library asks for it on the terminal.
+    password = settings.ssl_keyfile_password.get_secret_value()
+    try:
+        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None, lambda: password)
+    except (OSError, ValueError) as error:
+        named = (
+            f"{settings.ssl_certfile} and {settings.ssl_keyfile}" if settings.ssl_keyfile else settings.ssl_certfile
+        )
+        raise InvalidSettings(f"{named} cannot be used for https: {error}") from None
+
+
+def _config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> uvicorn.Config:
+    secured: dict[str, Any] = {}
+    if settings.ssl_certfile:
+        secured = {
+            "ssl_certfile": settings.ssl_certfile,
+            "ssl_keyfile": settings.ssl_keyfile or None,
+            "ssl_keyfile_password": settings.ssl_keyfile_password.get_secret_value() or None,
+        }
+    return uvicorn.Config(
+        make(settings),
+        log_config=_logging(settings),
         log_level=settings.log_level,
-        timeout_graceful_shutdown=30,
+        access_log=False,
+        proxy_headers=False,
         server_header=False,
+        timeout_graceful_shutdown=settings.stop_within_s,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        **secured,
     )
-    _Server(config).run()
+
+
+def _logging(settings: Settings) -> dict[str, Any]:
+    """Everything on stderr in one shape; lines for requests only if they are wanted."""
+    level = settings.log_level.upper()
+    ours: dict[str, Any] = {"handlers": ["stderr"], "level": level, "propagate": False}
+    requests = {"level": level if settings.access_log else "WARNING"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "loggers": {"recollect": ours, "uvicorn": ours, "recollect.access": requests},
+    }
 
 
 class _Server(uvicorn.Server):
     """Being told to stop and stopping is success: the signal is not raised again afterwards."""
 
+    def __init__(self, config: uvicorn.Config, *, quits_on_interrupt: bool) -> None:
+        super().__init__(config)
+        self._interrupt = self.handle_exit if quits_on_interrupt else signal.SIG_IGN
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        # Ctrl-C reaches every process of a group; the first of several tells the others itself.
+        handlers = {signal.SIGTERM: self.handle_exit, signal.SIGINT: self._interrupt}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            os._exit(128 + sig)
+        self.should_exit = True
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    def run(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        try:
+            super().run(list(sockets or ()))
+        except SystemExit as stopped:
+            # uvicorn's own codes mean other things to us; it has said in the log why it could not start.
+            if stopped.code:
+                raise Unavailable("the server could not start; its log says why") from None

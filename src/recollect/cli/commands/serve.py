@@ -10,32 +10,65 @@ from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
 from recollect.cli.numbers import WholeNumber
 from recollect.cli.terminal import bold, dim, print_json, say
-from recollect.errors import Unavailable
 
 
-@click.command(cls=Command, whose="", examples=("recollect serve", "recollect serve --port 9000"))
+@click.command(
+    cls=Command,
+    whose="",
+    examples=(
+        "recollect serve",
+        "recollect serve --port 9000 --workers 4",
+        "recollect serve --ssl-certfile cert.pem --ssl-keyfile key.pem",
+    ),
+)
 @click.option("--host", metavar="ADDRESS", help="Address to listen on. [default: 127.0.0.1]")
 @click.option("--port", type=WholeNumber(0, 65_535), metavar="N", help="Port; 0 for any. [default: 8100]")
+@click.option("--workers", type=WholeNumber(1, 256), metavar="N", help="Processes that serve. [default: 1]")
+@click.option("--ssl-certfile", metavar="FILE", help="Certificate chain in PEM: serve https.")
+@click.option("--ssl-keyfile", metavar="FILE", help="Its private key in PEM, if that is in a file of its own.")
+@click.option(
+    "--ssl-keyfile-password", metavar="TEXT", help="Password of the key; others on this machine see it if given here."
+)
+@click.option("--allowed-hosts", metavar="NAMES", help="Names it answers to beside localhost, separated by commas.")
+@click.option("--access-log/--no-access-log", default=None, help="Log a line for each request, or none.")
 @pass_given
-def serve(given: Given, host: str | None, port: int | None) -> None:
+def serve(
+    given: Given,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+    ssl_certfile: str | None,
+    ssl_keyfile: str | None,
+    ssl_keyfile_password: str | None,
+    allowed_hosts: str | None,
+    access_log: bool | None,
+) -> None:
     """Run the server.
 
-    Ctrl-C stops it, after what is under way.
+    Ctrl-C stops it, after what is under way; a second Ctrl-C at once.
     """
+    from recollect.http.listen import listen
+    from recollect.http.serve import check
     from recollect.http.serve import serve as run
 
-    loaded = given.load({"host": host, "port": port, "log_level": "debug" if given.verbose else None})
-    settings = loaded.settings
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"http://{shown}:{settings.port}" if settings.port else f"http://{shown} (any free port)"
-    if given.json:
-        print_json({"address": address})
-    else:
-        say("Starting on ", bold(address), dim("  Ctrl-C stops it"))
-    sys.stdout.flush()
-    try:
-        run(loaded)
-    except SystemExit as stopped:
-        # The server has said on stderr why it could not start; its own codes mean other things to us.
-        if stopped.code:
-            raise Unavailable(f"the server could not start on {address}; is the port taken?") from None
+    options = {
+        "host": host,
+        "port": port,
+        "server_processes": workers,
+        "ssl_certfile": ssl_certfile,
+        "ssl_keyfile": ssl_keyfile,
+        "ssl_keyfile_password": ssl_keyfile_password,
+        "allowed_hosts": allowed_hosts,
+        "access_log": access_log,
+        "log_level": "debug" if given.verbose else None,
+    }
+    settings = given.load(options).settings
+    check(settings)
+    with listen(settings.host, settings.port) as listening:
+        address = listening.address(secured=bool(settings.ssl_certfile))
+        if given.json:
+            print_json({"address": address})
+        else:
+            say("Starting on ", bold(address), dim("  Ctrl-C stops it"))
+        sys.stdout.flush()
+        run(settings, listening)

@@ -1,0 +1,86 @@
+"""The sockets a server answers on: bound before anything else is opened, so that a taken port is told at once."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from recollect.errors import InvalidSettings, Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Bound sockets, one for each address of the host; use it in a `with`."""
+
+    sockets: Sequence[socket.socket]
+    host: str
+
+    @property
+    def port(self) -> int:
+        """The port, also where any free one was asked for."""
+        return int(self.sockets[0].getsockname()[1])
+
+    def address(self, *, secured: bool = False) -> str:
+        """As a client writes it."""
+        host = self.host.strip("[]")
+        return f"http{'s' if secured else ''}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def listen(host: str, port: int) -> Listening:
+    """Bind the host's addresses; Unavailable if the port is taken."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise InvalidSettings(f"host {host} is no address of this machine: {error.strerror}") from None
+    sockets: list[socket.socket] = []
+    for family, _, _, _, address in dict.fromkeys(found):
+        # Of port 0 the first address takes any, and the others the same.
+        taken = sockets[0].getsockname()[1] if sockets else port
+        try:
+            sockets.append(_bound(family, (address[0], taken, *address[2:])))
+        except OSError as error:
+            if sockets and error.errno == errno.EADDRNOTAVAIL:
+                continue
+            for each in sockets:
+                each.close()
+            raise Unavailable(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+    return Listening(sockets, host)
+
+
+def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+        # From now on nobody else gets the port; connections wait until the server takes them.
+        bound.listen(2048)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

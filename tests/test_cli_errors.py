@@ -187,7 +187,7 @@ def test_an_export_never_overwrites_unasked_nor_leaves_half_a_file(cli: Cli, tmp
 def test_a_server_whose_port_is_taken_is_unavailable(cli: Cli) -> None:
     with listen("127.0.0.1", 0) as taken:
         told = cli.error("serve", "--port", str(taken.port), code=5)
-    assert told == f"Error: cannot listen on 127.0.0.1, port {taken.port}: Address already in use\n"
+        assert told == f"Error: cannot listen on 127.0.0.1, port {taken.port}: Address already in use\n"
 
 
 def test_the_unexpected_is_told_without_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

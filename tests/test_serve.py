@@ -18,6 +18,7 @@ import httpx
 import pytest
 from server_process import ServerProcess, environment
 
+from recollect.cli.chatting.talk import Talk
 from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.listen import Listening, listen
 from recollect.http.serve import check
@@ -157,6 +158,11 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
         assert httpx.get(f"{server.url}/health", verify=trusting).json()["status"] == "ok"
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{server.url}/health")
+        with (
+            Talk(server.url, user="alex", certificate=str(certificate)) as talk,
+            Talk(server.url, user="alex") as wary,
+        ):
+            assert (talk.is_there(), wary.is_there()) == (True, False)
         server.process.terminate()
         assert server.process.wait(30) == 0
 

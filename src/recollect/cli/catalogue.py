@@ -51,6 +51,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "doctor": Listed("doctor:doctor", "Check that everything works, and say how to mend what does not."),
         "config": Listed("config:config", "Show the settings in force and where they come from."),
         "serve": Listed("serve:serve", "Run the server."),
+        "chat": Listed("chat:chat", "Chat with a model that remembers."),
         "completion": Listed("completion:completion", "Print the completion script for a shell."),
     },
 }

@@ -1,0 +1,1 @@
+"""`recollect chat`: what is typed, what is asked of the server, what memory is asked."""

@@ -348,6 +348,14 @@ class Settings(BaseModel):
         32
     )
 
+    upstream_url: Annotated[
+        str,
+        Field(
+            description="Base URL of the OpenAI-compatible endpoint that chats are sent to; empty for none: "
+            "then recollect-extractive answers from memory alone.",
+            json_schema_extra=_also("OPENAI_BASE_URL"),
+        ),
+    ] = ""
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
     server_processes: Annotated[

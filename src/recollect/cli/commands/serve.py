@@ -17,12 +17,14 @@ from recollect.cli.terminal import bold, dim, print_json, say
     whose="",
     examples=(
         "recollect serve",
+        "recollect serve --upstream https://api.openai.com/v1",
         "recollect serve --port 9000 --workers 4",
         "recollect serve --ssl-certfile cert.pem --ssl-keyfile key.pem",
     ),
 )
 @click.option("--host", metavar="ADDRESS", help="Address to listen on. [default: 127.0.0.1]")
 @click.option("--port", type=WholeNumber(0, 65_535), metavar="N", help="Port; 0 for any. [default: 8100]")
+@click.option("--upstream", metavar="URL", help="The OpenAI-compatible endpoint that chats are sent to.")
 @click.option("--workers", type=WholeNumber(1, 256), metavar="N", help="Processes that serve. [default: 1]")
 @click.option("--ssl-certfile", metavar="FILE", help="Certificate chain in PEM: serve https.")
 @click.option("--ssl-keyfile", metavar="FILE", help="Its private key in PEM, if that is in a file of its own.")
@@ -36,6 +38,7 @@ def serve(
     given: Given,
     host: str | None,
     port: int | None,
+    upstream: str | None,
     workers: int | None,
     ssl_certfile: str | None,
     ssl_keyfile: str | None,
@@ -54,6 +57,7 @@ def serve(
     options = {
         "host": host,
         "port": port,
+        "upstream_url": upstream,
         "server_processes": workers,
         "ssl_certfile": ssl_certfile,
         "ssl_keyfile": ssl_keyfile,

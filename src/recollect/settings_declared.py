@@ -344,18 +344,7 @@ class Settings(BaseModel):
     chat_recall_s: Annotated[
         float, Field(gt=0, le=60, description="Longest a chat waits for memory; then it goes on without.")
     ] = 0.3
-    max_body_mb: Annotated[int, Field(ge=1, le=4096, description="Largest body of a request that is read whole.")] = (
-        32
-    )
 
-    upstream_url: Annotated[
-        str,
-        Field(
-            description="Base URL of the OpenAI-compatible endpoint that chats are sent to; empty for none: "
-            "then recollect-extractive answers from memory alone.",
-            json_schema_extra=_also("OPENAI_BASE_URL"),
-        ),
-    ] = ""
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
     server_processes: Annotated[

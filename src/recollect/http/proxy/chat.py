@@ -73,7 +73,7 @@ class ChatCompletions:
             raw = body.rewritten(changed, without=FIELDS)
         headers = readable(to_upstream(scope["headers"], route.key, length=len(raw)))
         query = scope["query_string"].decode("latin-1")
-        ask = Ask(method="POST", path=_PATH, query=query, headers=headers, body=raw, recalled=exchange.recalled)
+        ask = Ask(method="POST", path=_PATH, query=query, headers=headers, body=raw, known=exchange.known)
         try:
             reply = await route.upstream.send(ask)
         except UpstreamUnavailable as error:

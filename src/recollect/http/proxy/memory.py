@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from recollect.conversation.thread import Placed, Spoken, spoken
+from recollect.http.proxy.hits import shown
 from recollect.http.proxy.steering import Steering
+from recollect.http.upstream.protocol import Known
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
 from recollect.model.result import Recalled
@@ -53,6 +55,13 @@ class Exchange:
         if self.trouble:
             return f"degraded; reason={self.trouble}"
         return "ok" if self.steering.reads or self.steering.writes else "off"
+
+    @property
+    def known(self) -> Known | None:
+        """What an upstream that answers from memory alone may go by."""
+        if not self.steering.reads and not self.steering.writes:
+            return None
+        return Known(hits=shown(self.recalled), keeps=self.steering.writes, trouble=self.trouble)
 
     @property
     def hits(self) -> int:

@@ -13,7 +13,7 @@ from recollect.http.proxy.keeping import Keeping
 from recollect.http.proxy.memory import ChatMemory
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.steering import Defaults
-from recollect.http.upstream.extractive import Extractive
+from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.upstreams import open_upstreams
 from recollect.service import Service
 from recollect.settings import Settings
@@ -39,7 +39,7 @@ class Proxy:
     async def running(self, service: Service) -> AsyncIterator[None]:
         """Ready to answer; afterwards all that is under way has been kept."""
         settings = self._settings
-        upstreams = open_upstreams(settings, without=Extractive())
+        upstreams = open_upstreams(settings, without=ExtractiveUpstream())
         keeper = Keeping(service, read_s=settings.chat_recall_s)
         memory = ChatMemory(service, keeper, limit=settings.search_limit, min_score=settings.search_min_score)
         defaults = Defaults(

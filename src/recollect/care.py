@@ -125,8 +125,9 @@ class Care:
         )
 
     async def _affordable(self, user: str) -> Means:
-        """What a user's jobs may use: no model once it has had the tokens of this day."""
-        if self._means.chat is not None and await refusal(self._ledger, user, self._learning.allowance):
+        """What a user's jobs may use: no model once it has had the tokens of this day, nor one that sums up badly."""
+        chat, allowance = self._means.chat, self._learning.allowance
+        if chat is not None and (self._learning.small or await refusal(self._ledger, user, allowance)):
             return replace(self._means, chat=None)
         return self._means
 

@@ -174,6 +174,13 @@ class Settings(BaseModel):
         int,
         Field(ge=0, description="Most tokens of the LLM for all users together a day. 0 for no limit."),
     ] = 0
+    llm_size: Annotated[
+        Literal["auto", "small", "large"],
+        Field(
+            description="How much is asked of the LLM: a small one answers a short question, and rules learn beside "
+            "it. auto: by the parameters in its name or file, small up to 4 billion."
+        ),
+    ] = "auto"
 
     reranker: Annotated[
         str,

@@ -97,7 +97,8 @@ def _habits(settings: Settings) -> Habits:
     return Habits(
         timeout_s=settings.recall_timeout_s,
         decides=settings.recall_decide,
-        rewrite=settings.rewrite,
+        # A small model completes a question worse than the terms of the last messages do.
+        rewrite="terms" if settings.rewrite == "auto" and _is_small(settings) else settings.rewrite,
         rewrite_timeout_s=settings.rewrite_timeout_s,
         time_words=settings.time_words,
         facts=settings.recall_facts,
@@ -118,6 +119,7 @@ def _learning(settings: Settings) -> Learning:
         raise InvalidSettings("learn = llm needs a model: set llm, or use auto, rules or off")
     return Learning(
         by=by,
+        small=by == "llm" and _is_small(settings),
         triggers=Triggers(
             every=settings.learn_every,
             # Rules cost nothing, so nothing is saved by waiting for more.
@@ -154,6 +156,14 @@ def _learning(settings: Settings) -> Learning:
             timeout_s=settings.llm_timeout_s,
         ),
     )
+
+
+def _is_small(settings: Settings) -> bool:
+    if settings.llm_size != "auto":
+        return settings.llm_size == "small"
+    from recollect.models.chat_size import is_small
+
+    return is_small(settings.llm)
 
 
 def _house(settings: Settings) -> Housekeeping:

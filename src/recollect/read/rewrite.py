@@ -169,6 +169,8 @@ async def _ask(llm: OnAccount, name: str, question: str, before: Sequence[_Said]
     answer = await llm.ask(
         name, [{"role": "user", "content": text}], max_tokens=MAX_ANSWER_TOKENS, timeout_s=timeout_s
     )
+    if fence in answer:
+        raise ModelUnavailable("it repeats what it was asked")
     cleaned = _cleaned(answer)
     if cleaned.casefold() == question.casefold():
         raise ModelUnavailable("it left the question as it is")

@@ -21,6 +21,7 @@ from recollect.model.usage import Allowance
 from recollect.write.billed import billed
 from recollect.write.embed import with_vectors
 from recollect.write.extraction.extract import Extracted, Limits, extract
+from recollect.write.extraction.small import extract_small
 from recollect.write.means import Means
 from recollect.write.rules.learn import find_by_rules
 from recollect.write.screening.imperatives import review_reason
@@ -39,9 +40,13 @@ BY = "extraction"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Understanding:
-    """How what was said is understood; `by` is "llm", "rules", or "off" for not at all."""
+    """How what was said is understood; `by` is "llm", "rules", or "off" for not at all.
+
+    Of a `small` LLM less is expected: rules learn beside it, and it decides nothing.
+    """
 
     by: str = "rules"
+    small: bool = False
     mode: str = "chat"
     limits: Limits = field(default_factory=Limits)
     settling: Settling = field(default_factory=Settling)
@@ -100,10 +105,11 @@ async def _extracted(
     if how == "llm" and (spent := await refusal(means.ledger, scope.user, habits.allowance)):
         how = f"rules, since {spent}"
     if means.chat is None or how != "llm":
-        said = [*before, *turns]
-        stated = find_by_rules(said, now=now())
-        learned = [each for each in by_speaker(stated.learned, said) if _is_of(turns, each)]
-        return Extracted(learned=tuple(_worth(learned, habits.limits)), dropped=tuple(stated.dropped)), how
+        return _stated(turns, before, habits), how
+    if habits.small:
+        stated = _stated(turns, before, habits)
+        found = await extract_small(turns, stated, chat=means.chat, mode=habits.mode, limits=habits.limits)
+        return replace(found, learned=tuple(by_speaker(found.learned, [*before, *turns]))), "rules and a small llm"
     try:
         found = await extract(
             turns, chat=means.chat, context=before, mode=habits.mode, now=now(), limits=habits.limits
@@ -113,6 +119,14 @@ async def _extracted(
         await means.ledger.apply(scope, [], by=By(BY), effects=[_spent_on(scope, "extract", means.chat.model, error)])
         raise
     return found, how
+
+
+def _stated(turns: Sequence[Turn], before: Sequence[Turn], habits: Understanding) -> Extracted:
+    """What rules find in the turns."""
+    said = [*before, *turns]
+    stated = find_by_rules(said, now=now())
+    learned = [each for each in by_speaker(stated.learned, said) if _is_of(turns, each)]
+    return Extracted(learned=tuple(_worth(learned, habits.limits)), dropped=tuple(stated.dropped))
 
 
 def _is_of(turns: Sequence[Turn], learned: Learned) -> bool:
@@ -145,7 +159,7 @@ async def _settled(
     near = await neighbours(scope, learned, ledger=means.ledger, index=means.index, embedder=means.embedder)
     digest = found.prompt_digest or None
     settled = resolve(scope, learned, near, limits=habits.settling, prompt_digest=digest)
-    chat = means.chat if found.calls else None
+    chat = means.chat if found.calls and not habits.small else None
     settled = await reconcile(scope, settled, chat=chat, limits=habits.settling, prompt_digest=digest)
     return replace(settled, changes=tuple(await with_vectors(settled.changes, embedder=means.embedder)))
 

@@ -115,13 +115,14 @@ def made_up(content: str, *, when: date | None, cited: Said, shown: Said) -> str
 
 def _denies_what_was_said(content: str, cited: Said) -> bool:
     """Whether it says no in the very words in which the turns say nothing of the kind."""
-    if not _denies(content) or _denies(cited.text):
+    if not denies(content) or denies(cited.text):
         return False
     telling = set(terms_of(content)) - words().generic - {term for word in words().denies for term in terms_of(word)}
     return bool(telling) and all(cited.has_term(term) for term in telling)
 
 
-def _denies(text: str) -> bool:
+def denies(text: str) -> bool:
+    """Whether it says no to something."""
     return "n't" in text.replace("\u2019", "'") or not words().denies.isdisjoint(plain_words(text))
 
 

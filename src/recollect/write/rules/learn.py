@@ -70,8 +70,8 @@ def find_by_rules(turns: Sequence[Turn], *, now: datetime) -> Found:
 def _learn(turn: Turn, talk: Talk, now: datetime) -> Iterator[Learned]:
     at = min(turn.said_at, now)
     pack = pack_for(turn.content, usual=talk.language)
-    said = _own(sentences(turn.content), pack)
-    if any(_is_unsaid(sentence, pack) for sentence in said):
+    said = own_sentences(sentences(turn.content), pack)
+    if any(is_unsaid(sentence, pack) for sentence in said):
         return
     own = list(_by_itself(said, talk, pack, at))
     yield from own
@@ -80,7 +80,7 @@ def _learn(turn: Turn, talk: Talk, now: datetime) -> Iterator[Learned]:
         yield from _stated([sentence_of(answer)], talk, pack_for(answer, usual=talk.language), at)
 
 
-def _is_unsaid(sentence: Sentence, pack: Pack) -> bool:
+def is_unsaid(sentence: Sentence, pack: Pack) -> bool:
     """Whether the user asks not to have it kept: "off the record"."""
     return not pack.cues["unsaid"].isdisjoint(sentence.words) and bool(pack.patterns["unsaid"].match(sentence.text))
 
@@ -99,7 +99,7 @@ def _by_itself(said: list[Sentence], talk: Talk, pack: Pack, at: datetime) -> It
     yield from _stated([each for place, each in enumerate(said) if place not in taken], talk, pack, at)
 
 
-def _own(said: list[Sentence], pack: Pack) -> list[Sentence]:
+def own_sentences(said: list[Sentence], pack: Pack) -> list[Sentence]:
     """The sentences up to where the user speaks as somebody else, or brings a text to work on."""
     for place, sentence in enumerate(said):
         if not pack.cues["foreign"].isdisjoint(sentence.words) and pack.patterns["foreign"].search(sentence.text):
@@ -159,7 +159,7 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
     rule, content, occurred_at = hit.rule, hit.content, None
     if rule.when:
         text = content if rule.when != "said" else clause.said
-        when = when_of(text, at=at, ahead=_is_ahead(rule.when, clause, pack))
+        when = when_of(text, at=at, ahead=is_ahead(rule.when, clause, pack))
         if when is not None:
             occurred_at = when.start
             content = dated(content, when) if text is content else content
@@ -180,7 +180,7 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
     )
 
 
-def _is_ahead(when: str, clause: Clause, pack: Pack) -> bool:
+def is_ahead(when: str, clause: Clause, pack: Pack) -> bool:
     """Whether a day without a year lies before them, as far as the words tell."""
     if "ahead" not in when:
         return False

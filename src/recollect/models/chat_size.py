@@ -1,0 +1,23 @@
+"""Whether a model is a small one, which is asked less: as far as its name or its file tells."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# Up to so many parameters a model gets lost in a long question, and makes up what it cannot find.
+SMALL_PARAMETERS = 4e9
+# A file of so many bytes holds about as many parameters at the usual four to five bits each.
+SMALL_BYTES = 3 << 30
+
+# "qwen3:0.6b", "SmolLM2-135M", "gemma3n:e2b"; not "8x7b", "a3b" or "1m", which is how much it reads.
+_PARAMETERS = re.compile(r"(?<![a-z0-9.])e?(?:(\d{1,4}(?:\.\d{1,2})?)b|(\d{2,4})m)(?![a-z0-9])")
+
+
+def is_small(model: str, file: Path | None = None) -> bool:
+    """Whether a model has few parameters by its name, or by the size of its file; one that tells neither is large."""
+    found = _PARAMETERS.findall(model.casefold())
+    named = [float(billions or 0) * 1e9 + float(millions or 0) * 1e6 for billions, millions in found]
+    if named:
+        return max(named) <= SMALL_PARAMETERS
+    return file is not None and file.stat().st_size <= SMALL_BYTES

@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test drill check bench docs clean
+.PHONY: help serve test drill local-llm check bench docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ test: $(VENV)/.dev ## Check style and types, then run the tests (under 10 minute
 
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600
+
+local-llm: $(VENV)/.dev ## Test with a real small model, which is downloaded once (90 MB)
+	$(BIN)/pytest -m local_llm tests/test_local_llm.py
 
 check: $(VENV)/.dev ## Check style and types only
 	$(BIN)/ruff check .

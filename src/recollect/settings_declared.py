@@ -156,7 +156,11 @@ class Settings(BaseModel):
     ] = ""
 
     llm: Annotated[
-        str, Field(description="Model for rewriting questions and learning from chats; empty for none.")
+        str,
+        Field(
+            description="Model for rewriting questions and learning from chats: a name at llm_url, local:FILE.gguf "
+            "or local:smollm2 (an extra); empty for none."
+        ),
     ] = ""
     llm_url: Annotated[
         str,
@@ -181,6 +185,9 @@ class Settings(BaseModel):
             "it. auto: by the parameters in its name or file, small up to 4 billion."
         ),
     ] = "auto"
+    llm_context_tokens: Annotated[
+        int, Field(ge=1024, le=131_072, description="How many tokens a local model reads and writes at once.")
+    ] = 8192
 
     reranker: Annotated[
         str,

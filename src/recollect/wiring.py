@@ -162,7 +162,12 @@ def _is_small(settings: Settings) -> bool:
     if settings.llm_size != "auto":
         return settings.llm_size == "small"
     from recollect.models.chat_size import is_small
+    from recollect.models.local_files import find_model
 
+    kind, _, name = settings.llm.partition(":")
+    if kind == "local" and name:
+        file = find_model(name)
+        return is_small(file.stem, file)
     return is_small(settings.llm)
 
 
@@ -228,6 +233,11 @@ def open_chat(settings: Settings) -> Chat | None:
     """The chat model the settings name, or None where they name none: everything must work without."""
     if not settings.llm:
         return None
+    kind, _, name = settings.llm.partition(":")
+    if kind == "local" and name:
+        from recollect.models.local_chat import LocalChat
+
+        return LocalChat(name, context_tokens=settings.llm_context_tokens, timeout_s=settings.llm_timeout_s)
     from recollect.models.openai_chat import OpenAIChat
 
     return OpenAIChat(

@@ -1,0 +1,200 @@
+"""Answers from a model on this machine: a GGUF file, run by llama.cpp in a process that begins and ends with ours.
+
+A process of its own, because llama.cpp holds Python up while it loads, waits for its last answer before it ends, and
+may take its process with it when memory runs out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import InvalidSettings, ModelUnavailable
+from recollect.models import local_server
+from recollect.models.chat import Answer, ChatMessage, Form
+from recollect.models.local_files import find_model
+from recollect.models.openai_chat import OpenAIChat
+
+CONTEXT_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the model answers OpenAI's requests, streamed or not, as long as its chat is open."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    process: Process
+    endpoint: Endpoint
+    chat: OpenAIChat
+
+
+class LocalChat:
+    """Runs the model on the first question; `name` is a path to a GGUF file, or the name of a model that is known."""
+
+    def __init__(self, name: str, *, context_tokens: int = CONTEXT_TOKENS, timeout_s: float = 60.0) -> None:
+        if timeout_s <= 0:
+            raise InvalidSettings("the timeout of a model must be positive")
+        self.form: Form = "schema"
+        self._file = find_model(name)
+        self._context_tokens = context_tokens
+        self._timeout_s = timeout_s
+        self._starting: asyncio.Task[_Running] | None = None
+        self._closed = False
+
+    @property
+    def model(self) -> str:
+        return self._file.stem
+
+    @property
+    def process_id(self) -> int | None:
+        """The process that the model runs in; None while there is none."""
+        starting = self._starting
+        if starting is None or not starting.done() or starting.cancelled() or starting.exception() is not None:
+            return None
+        process = starting.result().process
+        return process.pid if process.returncode is None else None
+
+    async def complete(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """What the model answers, without its thinking; no answer is a ModelUnavailable."""
+        answer = await self.answer(
+            messages, max_tokens=max_tokens, temperature=temperature, timeout_s=timeout_s, schema=schema
+        )
+        return answer.text
+
+    async def answer(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+        schema: Mapping[str, Any] | None = None,
+        form: Form = "schema",
+    ) -> Answer:
+        """What the model answers and what it took; of the time limit, the first question takes some to load it."""
+        clock = asyncio.get_running_loop().time
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = clock() + limit_s
+        running = await self._running(limit_s)
+        try:
+            return await running.chat.answer(
+                messages,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                timeout_s=max(0.001, deadline - clock()),
+                schema=schema,
+                form=form,
+            )
+        except RuntimeError as error:
+            # The HTTP library's word for being closed while it was asked.
+            if self._closed:
+                raise ModelUnavailable(f"{self.model} is closed") from error
+            raise
+
+    async def endpoint(self) -> Endpoint:
+        """Where the model can be asked by others in this process; it is loaded if it is not yet."""
+        return (await self._running(self._timeout_s)).endpoint
+
+    async def close(self) -> None:
+        """End the process of the model, whatever it is doing."""
+        self._closed = True
+        starting, self._starting = self._starting, None
+        if starting is None:
+            return
+        if not starting.done():
+            starting.cancel()
+        [running] = await asyncio.gather(starting, return_exceptions=True)
+        if isinstance(running, _Running):
+            await running.chat.close()
+            await _end(running.process)
+
+    async def _running(self, timeout_s: float) -> _Running:
+        """The running model; one that is still loading when time is up is there for a later question."""
+        if self._closed:
+            raise ModelUnavailable(f"{self.model} is closed")
+        if self._starting is None or await self._has_ended(self._starting):
+            self._starting = asyncio.create_task(self._start())
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(self._starting)
+        except TimeoutError:
+            raise ModelUnavailable(f"{self.model} was not loaded in {timeout_s:g} s") from None
+
+    async def _has_ended(self, starting: asyncio.Task[_Running]) -> bool:
+        """Whether the model has to be started anew: it could not be, or its process is gone."""
+        if not starting.done() or self.process_id is not None:
+            return False
+        if not starting.cancelled() and starting.exception() is None:
+            await starting.result().chat.close()
+        return True
+
+    async def _start(self) -> _Running:
+        key = secrets.token_urlsafe(32)
+        script = Path(local_server.__file__)
+        process = await asyncio.create_subprocess_exec(
+            # Without the folder of the script on the path: its neighbours have names that others have too.
+            *(sys.executable, "-P", str(script)),
+            stdin=PIPE,
+            stdout=PIPE,
+            # Ctrl-C is for us: what is being learned is finished first.
+            start_new_session=True,
+        )
+        try:
+            url = await self._handshake(process, key)
+        except BaseException:
+            await _end(process)
+            raise
+        endpoint = Endpoint(f"{url}/v1", key)
+        chat = OpenAIChat(endpoint.base_url, key, model=self.model, timeout_s=self._timeout_s)
+        return _Running(process, endpoint, chat)
+
+    async def _handshake(self, process: Process, key: str) -> str:
+        """Tell the process what to load, and hear where it listens."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked = {
+            "file": str(self._file.resolve()),
+            "name": self.model,
+            "key": key,
+            "context_tokens": self._context_tokens,
+        }
+        try:
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            await process.stdin.drain()
+            told = json.loads(await process.stdout.readline() or b"{}")
+        except (OSError, ValueError) as error:
+            raise ModelUnavailable(f"the process of {self.model} does not speak: {error}") from error
+        if "url" in told:
+            return str(told["url"])
+        if "error" in told:
+            raise InvalidSettings(f"{self._file} cannot be loaded: {told['error']}")
+        raise ModelUnavailable(f"{self.model} ended while it was being loaded; is there memory enough for it?")
+
+
+async def _end(process: Process) -> None:
+    if process.returncode is None:
+        try:
+            process.kill()
+        except ProcessLookupError:
+            pass
+    await process.wait()

@@ -1,0 +1,89 @@
+"""The process in which a local model runs: llama.cpp behind an OpenAI-compatible port that only its starter can use.
+
+It is run as a file, so it imports nothing of ours. One line of JSON comes in, what to load; one goes out, where it
+listens or why it does not. It ends with its starter: when its input is closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import IO, Any
+
+# An error as llama.cpp logs it: a time, "E", what went wrong.
+_ERROR = " E "
+_MOST_THREADS = 8
+
+
+def main() -> None:
+    """Serve the model that the first line of the input names, until the input ends."""
+    asked = json.loads(sys.stdin.readline())
+    answers = os.fdopen(os.dup(1), "w")
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        # What llama.cpp prints is for a person at a terminal, and no part of the answer.
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+        try:
+            server = _serve(asked)
+            told = {"url": server.listening_address}
+        except Exception as error:
+            told = {"error": _reason(log) or str(error)}
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+    print(json.dumps(told), file=answers, flush=True)
+    while "url" in told and sys.stdin.read(1 << 16):
+        pass
+    # Without farewell: what is still being written has no reader any more, and would be waited for.
+    os._exit(0)
+
+
+def _serve(asked: dict[str, Any]) -> Any:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = asked["file"]
+    params.model_alias = {asked["name"]}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    # Whoever shares the machine can reach the port, and a web page in a browser too.
+    params.api_keys = [asked["key"]]
+    params.ui = False
+    params.endpoint_slots = False
+    params.endpoint_props = False
+    params.endpoint_metrics = False
+    # Learning goes on in one, a question of the moment is answered in the other.
+    params.n_parallel = 2
+    params.n_ctx = 2 * asked["context_tokens"]
+    threads = _threads()
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
+    # Old prompts are kept in memory for the next question only: there may be many users.
+    params.cache_ram_mib = 0
+    params.warmup = False
+    params.enable_reasoning = 0
+    params.verbosity = 1
+    return xllamacpp.Server(params)
+
+
+def _threads() -> int:
+    """All cores but one, and no more than help a small model.
+
+    Its threads wait for each other at every step: one that shares its core with somebody makes all of them slow,
+    on a busy machine of two cores ten times.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(_MOST_THREADS, cores - 1))
+
+
+def _reason(log: IO[str]) -> str:
+    """The first error that was logged, which caused those after it."""
+    log.seek(0)
+    errors = (line.partition(_ERROR)[2].strip() for line in log if _ERROR in line)
+    return next(errors, "")[:300]
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,9 +37,9 @@ MAX_TURNS = 10
 MAX_SENTENCES = 6
 MAX_SENTENCE_CHARS = 160
 MAX_TOKENS = 400
-# It does not know how sure it is, nor what matters.
+# It does not know how sure it is, and hardly what matters: where there is too much, this goes first.
 CONFIDENCE = 0.6
-IMPORTANCE = 0.5
+IMPORTANCE = 0.3
 # So much of what it writes must stand in a statement, for that to be what it means.
 LEAST_SAID = 0.5
 LEAST_MORE = 2
@@ -118,16 +119,16 @@ def _pointed_at(
     """The statements that the claims are made of, where they tell more than is stated, and why the others are not."""
     sources = [(each, Said([each.said])) for turn in said for each in statements(turn)]
     added: dict[str, Learned] = {}
-    dropped: list[str] = []
+    reasons: Counter[str] = Counter()
     for claim in claims[:MAX_SENTENCES]:
         found = _sources(claim.content, sources)
         news = [each for each in found if not _is_stated(each, stated)]
         if not news:
-            reason = "rules found it" if found else "the user states nothing like it"
-            dropped.append(f"{reason}: {claim.content[:100]}")
+            reasons["rules found it" if found else "the user states nothing like it"] += 1
         for each in news:
             added.setdefault(each.content, _learned(each))
-    return list(added.values()), dropped
+    # Without its words: what a small model makes up of people is not to be kept anywhere.
+    return list(added.values()), [f"{count} of the model's: {reason}" for reason, count in reasons.items()]
 
 
 def _sources(content: str, sources: Sequence[tuple[Statement, Said]]) -> list[Statement]:

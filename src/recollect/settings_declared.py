@@ -50,7 +50,10 @@ class Settings(BaseModel):
     ] = "bundled"
     embedder_url: Annotated[
         str,
-        Field(description="Base URL of an OpenAI-compatible endpoint.", json_schema_extra=_also("OPENAI_BASE_URL")),
+        Field(
+            description="Base URL of an OpenAI-compatible endpoint.",
+            json_schema_extra=_also("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
+        ),
     ] = "https://api.openai.com/v1"
     embedder_api_key: Annotated[
         SecretStr, Field(description="Key for that endpoint.", json_schema_extra=_also("OPENAI_API_KEY"))

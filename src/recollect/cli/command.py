@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from recollect.cli.given import Shared, shared_options
+from recollect.cli.given import Sectioned, shared_options
 
 
 class Command(click.Command):
@@ -35,7 +35,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
     for option in command.get_params(ctx):
         record = option.get_help_record(ctx)
         if record is not None and isinstance(option, click.Option):
-            section = option.section if isinstance(option, Shared) else "Options"
+            section = option.section if isinstance(option, Sectioned) else "Options"
             sections.setdefault(section, []).append(record)
     for section, records in sections.items():
         if records:

@@ -77,12 +77,19 @@ class Given:
 pass_given = click.make_pass_decorator(Given, ensure=True)
 
 
-class Shared(click.Option):
-    """An option that goes into `Given` instead of to the command; its help stands in a section of its own."""
+class Sectioned(click.Option):
+    """An option whose help stands in a section of its own."""
+
+    def __init__(self, *names: Any, section: str, **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        self.section = section
+
+
+class Shared(Sectioned):
+    """An option that goes into `Given` instead of to the command."""
 
     def __init__(self, *names: str, section: str, **attributes: Any) -> None:
-        super().__init__(list(names), expose_value=False, callback=_keep, **attributes)
-        self.section = section
+        super().__init__(list(names), section=section, expose_value=False, callback=_keep, **attributes)
 
 
 def _keep(context: click.Context, option: click.Parameter, value: Any) -> Any:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from recollect import __version__
 from recollect.errors import RecollectError
 from recollect.service import Service
+from recollect.settings import Settings
 
 router = APIRouter(tags=["health"])
 
@@ -29,6 +30,14 @@ class Health(BaseModel):
     embedding_model: str = Field(examples=["recollect-static-1"])
     dimensions: int = Field(examples=[256])
     preset: str = Field(examples=[""])
+
+
+class ProxyHealth(Health):
+    """The same with what clients of the Markdown memory proxy look for, in texts."""
+
+    memory_store: str
+    openai_base_url: str
+    default_top_k: str
 
 
 class Ready(BaseModel):
@@ -52,14 +61,23 @@ async def live() -> Alive:
 
 
 @router.get("/health")
-async def health(request: Request) -> Health:
+async def health(request: Request) -> ProxyHealth | Health:
     """The process is alive and set up like this."""
     service: Service = request.app.state.service
-    return Health(
+    settings: Settings = request.app.state.settings
+    told = Health(
         version=__version__,
         embedding_model=service.model.name,
         dimensions=service.model.dimensions,
-        preset=request.app.state.settings.preset,
+        preset=settings.preset,
+    )
+    if settings.preset != "markdown-proxy":
+        return told
+    return ProxyHealth(
+        **told.model_dump(),
+        memory_store=str(settings.home),
+        openai_base_url=settings.upstream_url,
+        default_top_k=str(settings.search_limit),
     )
 
 

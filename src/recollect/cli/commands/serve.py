@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
 from recollect.cli.numbers import WholeNumber
+from recollect.cli.proxy_options import proxy_options, proxy_settings
 from recollect.cli.terminal import bold, dim, print_json, say
 
 
@@ -19,6 +21,7 @@ from recollect.cli.terminal import bold, dim, print_json, say
         "recollect serve",
         "recollect serve --upstream https://api.openai.com/v1",
         "recollect serve --port 9000 --workers 4",
+        "recollect serve --preset markdown-proxy --openai-base-url http://localhost:11434/v1",
         "recollect serve --ssl-certfile cert.pem --ssl-keyfile key.pem",
     ),
 )
@@ -33,9 +36,11 @@ from recollect.cli.terminal import bold, dim, print_json, say
 )
 @click.option("--allowed-hosts", metavar="NAMES", help="Names it answers to beside localhost, separated by commas.")
 @click.option("--access-log/--no-access-log", default=None, help="Log a line for each request, or none.")
+@proxy_options
 @pass_given
 def serve(
     given: Given,
+    /,
     host: str | None,
     port: int | None,
     upstream: str | None,
@@ -45,6 +50,7 @@ def serve(
     ssl_keyfile_password: str | None,
     allowed_hosts: str | None,
     access_log: bool | None,
+    **as_proxy: Any,
 ) -> None:
     """Run the server.
 
@@ -66,7 +72,8 @@ def serve(
         "access_log": access_log,
         "log_level": "debug" if given.verbose else None,
     }
-    settings = given.load(options).settings
+    told = {name: value for name, value in options.items() if value is not None}
+    settings = given.load(proxy_settings(as_proxy) | told).settings
     check(settings)
     with listen(settings.host, settings.port) as listening:
         address = listening.address(secured=bool(settings.ssl_certfile))

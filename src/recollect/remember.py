@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.afterwards import Afterwards
@@ -27,7 +28,7 @@ from recollect.write.billed import billed
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.extraction.prompt import style_of
-from recollect.write.listen import listen
+from recollect.write.listen import listen, names_turns
 from recollect.write.means import Means
 from recollect.write.passed_over import passed_over, with_range, without_first
 from recollect.write.screening.given import Redacting
@@ -90,30 +91,38 @@ async def remember(
     *,
     by: By,
     mode: str | None = None,
+    given_at: datetime | None = None,
 ) -> Appended:
-    """Listen, embed, append to the session's log with a job that learns from it, in the mode that is said."""
+    """Listen, embed, append to the session's log with a job that learns from it, in the mode that is said.
+
+    Messages that name their `turn_id` can come again, and change nothing then; `given_at` is when they first came.
+    """
     if mode is not None:
         style_of(mode)
-    turns, redacted = _own_words(listen(scope, messages), habits)
+    if given_at is None and names_turns(messages):
+        given_at = now()
+    turns, redacted = heard(scope, messages, habits.redacting)
     if not turns:
         return Appended()
     vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
     jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
     if mode is not None:
         jobs = [replace(job, payload={"mode": mode}) for job in jobs]
-    appended = await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs)
+    appended = await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs, given_at=given_at)
     return replace(appended, redacted=redacted)
 
 
-def _own_words(turns: Sequence[Turn], habits: Learning) -> tuple[list[Turn], tuple[str, ...]]:
-    """The turns without secrets, whose kinds are told, and without what recall had put in.
+def heard(
+    scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], redacting: Redacting
+) -> tuple[list[Turn], tuple[str, ...]]:
+    """The turns as the log keeps them, without secrets, whose kinds are told, and without what recall had put in.
 
     That would be found again as if it had been said.
     """
     own: list[Turn] = []
     kinds: dict[str, None] = {}
-    for turn in turns:
-        text, found = habits.redacting.said(strip_recalled(turn.content))
+    for turn in listen(scope, messages):
+        text, found = redacting.said(strip_recalled(turn.content))
         kinds |= dict.fromkeys(found)
         if text.strip():
             own.append(replace(turn, content=text))

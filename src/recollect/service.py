@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from recollect import recall, remember
@@ -111,10 +112,16 @@ class Service:
         by: By,
         wait_s: float = 0.0,
         mode: str | None = None,
+        given_at: datetime | None = None,
     ) -> Remembered:
-        """Keep what was said; what it says is learned behind, or before this returns if it may take so long."""
+        """Keep what was said; what it says is learned behind, or before this returns if it may take so long.
+
+        Messages that name their `turn_id` can come again, and change nothing; `given_at` is when they first came.
+        """
         await self.care.check_backlog(scope.user)
-        appended = await remember.remember(scope, messages, self._means, self._learning, by=by, mode=mode)
+        appended = await remember.remember(
+            scope, messages, self._means, self._learning, by=by, mode=mode, given_at=given_at
+        )
         job = next(iter(appended.jobs), None)
         if job is None:
             return Remembered(appended.turns, redacted=appended.redacted)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.errors import Conflict, NotFound, StoreUnavailable
+from recollect.errors import NotFound, StoreUnavailable
 from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.fields import to_plain
-from recollect.ledger.memory_erase import MemoryErasing
 from recollect.ledger.memory_rows import (
     Row,
     User,
@@ -28,8 +27,8 @@ from recollect.ledger.memory_rows import (
     known_of,
     plain_copy,
     replayed,
-    turn_of,
 )
+from recollect.ledger.memory_turns import MemoryTurns
 from recollect.ledger.packing import packed
 from recollect.ledger.plan import (
     Plan,
@@ -42,18 +41,16 @@ from recollect.ledger.plan import (
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.ledger.undo import reverts, taken_back
-from recollect.model.change import Add, Applied, By, Change, Entry, Once
+from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect, check_effects
 from recollect.model.erase import user_digest
 from recollect.model.filters import matches
 from recollect.model.ids import new_id
-from recollect.model.job import Appended, NewJob
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Filter, Listing, checked_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turn import Conversation, Turn
 from recollect.model.validity import holds_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
@@ -61,7 +58,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-class MemoryLedger(MemoryErasing):
+class MemoryLedger(MemoryTurns):
     """Everything in dicts. Nothing waits, so each method is one undivided step of its event loop."""
 
     def __init__(self, model: EmbeddingModel) -> None:
@@ -107,39 +104,6 @@ class MemoryLedger(MemoryErasing):
             batch = [each for each in batch if each.id not in gone]
         current = {id: row.record for id, row in user.rows.items()}
         return self._write(scope, user, reverts(entry, batch, current, whole=whole), by=by)
-
-    async def append(
-        self,
-        scope: Scope,
-        turns: Sequence[Turn],
-        *,
-        vectors: Sequence[Vector | None],
-        by: By,
-        jobs: Sequence[NewJob] = (),
-    ) -> Appended:
-        user = self._user(scope.user)
-        if not turns:
-            return Appended((), await self.enqueue(scope, jobs))
-        ids = [turn.id for turn in turns]
-        if len(set(ids)) < len(ids) or any(id in user.rows for id in ids):
-            raise Conflict("a turn of that id was appended before")
-        session = (scope.project, scope.session)
-        said = user.turn_ids.get(session, [])
-        placed = tuple(replace(turn, scope=scope, position=len(said) + n) for n, turn in enumerate(turns, 1))
-        changes = [Add(turn.as_memory(), vector) for turn, vector in zip(placed, vectors, strict=True)]
-        self._write(scope, user, changes, by=by)
-        user.turn_ids[session] = said + ids
-        before = user.conversations.get(session, Conversation(scope=scope))
-        times = [turn.said_at for turn in turns]
-        user.conversations[session] = replace(
-            before,
-            turn_count=before.turn_count + len(turns),
-            started_at=before.started_at or min(times),
-            last_turn_at=max(filter(None, [before.last_turn_at, *times])),
-            closed_at=None,
-            version=before.version + 1,
-        )
-        return Appended(placed, await self.enqueue(scope, jobs))
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
         rows = self._user(scope.user).rows
@@ -235,20 +199,6 @@ class MemoryLedger(MemoryErasing):
             if entry.id == entry_id:
                 return entry
         raise NotFound(f"no change {entry_id}")
-
-    async def conversation(self, scope: Scope) -> Conversation:
-        session = (scope.project, scope.session)
-        return self._user(scope.user).conversations.get(session, Conversation(scope=scope))
-
-    async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        user = self._user(scope.user)
-        ids = user.turn_ids.get((scope.project, scope.session), [])
-        said = [
-            turn_of(scope, user.rows[id].record, position)
-            for position, id in enumerate(ids, 1)
-            if position > after and id in user.rows and user.rows[id].record.status is Status.ACTIVE
-        ]
-        return said[: checked_limit(limit)]
 
     async def users(self) -> list[str]:
         self._check_open()

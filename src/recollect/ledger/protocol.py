@@ -133,8 +133,14 @@ class Ledger(Jobs, Protocol):
         vectors: Sequence[Vector | None],
         by: By,
         jobs: Sequence[NewJob] = (),
+        given_at: datetime | None = None,
     ) -> Appended:
-        """Add to a session's log, in order, and jobs to be done; gives the turns with positions, and the jobs."""
+        """Add to a session's log, in order, and jobs to be done; gives the turns with positions, and the jobs.
+
+        With the time at which they were first given, the same turns can be appended again: those whose ids are there
+        stay as they are and are given back, and those that an erasure since then reached are left out. Where none is
+        left nothing is written, no jobs either. Without it, an id that is there already is a Conflict.
+        """
         ...
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:

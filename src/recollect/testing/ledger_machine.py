@@ -28,6 +28,7 @@ from recollect.model.filters import read_filter
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
+from recollect.model.times import now
 from recollect.testing.ledger_draws import (
     USERS,
     drafts,
@@ -122,13 +123,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
         self._compare(act)
 
-    @rule(scope=scopes, contents=st.lists(words, max_size=3), again=st.booleans())
-    def say(self, scope: Scope, contents: list[str], again: bool) -> None:
+    @rule(scope=scopes, contents=st.lists(words, max_size=3), again=st.booleans(), once=st.booleans())
+    def say(self, scope: Scope, contents: list[str], again: bool, once: bool) -> None:
         turns = [replace(turn(content), id=self._next_id()) for content in contents]
         if again and turns:
             turns[-1] = replace(turns[-1], id=self._id(len(contents)))
         vectors = [direction(n) for n in range(len(turns))]
-        self._compare(lambda ledger: ledger.append(scope, turns, vectors=vectors, by=BY))
+        given_at = now() if once else None
+        self._compare(lambda ledger: ledger.append(scope, turns, vectors=vectors, by=BY, given_at=given_at))
 
     def _next_id(self) -> str:
         self._made += 1

@@ -22,8 +22,8 @@ pytest.register_assert_rewrite(
         f"recollect.testing.suite_{theme}"
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
-            "vectors", "traits", "turns", "upkeep", "jobs", "job_lists", "turn_taking", "chores", "effects", "usage",
-            "erase", "erase_again",
+            "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
+            "effects", "usage", "erase", "erase_again",
         )
     )
 )  # fmt: skip
@@ -48,6 +48,7 @@ from recollect.testing.suite_scopes import ScopeSuite
 from recollect.testing.suite_traits import TraitSuite
 from recollect.testing.suite_turn_taking import TurnTakingSuite
 from recollect.testing.suite_turns import TurnSuite
+from recollect.testing.suite_turns_again import TurnsAgainSuite
 from recollect.testing.suite_upkeep import UpkeepSuite
 from recollect.testing.suite_usage import UsageSuite
 from recollect.testing.suite_vectors import VectorSuite
@@ -70,6 +71,7 @@ class LedgerSuite(
     VectorSuite,
     TraitSuite,
     TurnSuite,
+    TurnsAgainSuite,
     UpkeepSuite,
     JobSuite,
     JobListSuite,

@@ -11,7 +11,7 @@ from recollect.errors import InvalidInput
 from recollect.model.ids import new_id
 from recollect.model.message import text_of
 from recollect.model.scope import Scope
-from recollect.model.text import mended_text
+from recollect.model.text import checked_id, mended_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
 
@@ -22,16 +22,26 @@ def listen(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[st
     """The turns in OpenAI-style messages; what neither user nor assistant said is left out.
 
     Prompts of the application and output of tools are not the user's words. Characters that no store can keep
-    are replaced, and a time that is none is taken as now: what was said must not be refused.
+    are replaced, and a time that is none is taken as now: what was said must not be refused. A message that names a
+    `turn_id` becomes the turn of that id.
     """
+    at = now()
+    return [turn for message in _listed(messages) if (turn := _turn(scope, message, at)) is not None]
+
+
+def names_turns(messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
+    """Whether any of the messages names the turn that it becomes, so that it can come again."""
+    return any(isinstance(message, Mapping) and "turn_id" in message for message in _listed(messages))
+
+
+def _listed(messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[object]:
     if isinstance(messages, str):
         messages = {"role": "user", "content": messages}
     if isinstance(messages, Mapping):
         messages = [messages]
     if not isinstance(messages, Sequence):
         raise InvalidInput(f"messages are a list of {{'role', 'content'}}, not {type(messages).__name__}")
-    at = now()
-    return [turn for message in messages if (turn := _turn(scope, message, at)) is not None]
+    return messages
 
 
 def _turn(scope: Scope, message: object, at: datetime) -> Turn | None:
@@ -42,7 +52,7 @@ def _turn(scope: Scope, message: object, at: datetime) -> Turn | None:
         return None
     name = message.get("name")
     return Turn(
-        id=new_id(),
+        id=_id(message),
         scope=scope,
         role=Role(message["role"]),
         content=text,
@@ -56,6 +66,14 @@ def _told(message: object) -> str:
     if not isinstance(message, Mapping):
         return type(message).__name__
     return f"one with {', '.join(sorted(map(str, message))) or 'nothing'} and a role of {message.get('role')!r:.40}"
+
+
+def _id(message: Mapping[str, Any]) -> str:
+    if "turn_id" not in message:
+        return new_id()
+    if not (id := checked_id(message["turn_id"], name="turn_id")):
+        raise InvalidInput("turn_id is empty; name the turn, or leave it out")
+    return id
 
 
 def _said_at(message: Mapping[str, Any], at: datetime) -> datetime:

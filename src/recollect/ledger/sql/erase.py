@@ -257,12 +257,15 @@ async def has_unfinished(tx: Tx, *, ever: bool = False) -> bool:
     )
 
 
-async def erasures(tx: Tx, since: datetime | None) -> list[Erasure]:
-    """What was erased, oldest first; what went before all of its user did is part of that."""
+async def erasures(tx: Tx, since: datetime | None, *, user: str | None = None) -> list[Erasure]:
+    """What was erased, of all or of one user, oldest first; what went before all of its user did is part of that."""
+    params: dict[str, Any] = {"since": 0 if since is None else to_micros(since)}
+    if user is not None:
+        params["user"] = user_digest(user)
     rows = await tx.rows(
         "SELECT id, requested_at, user_id, target, project_id, session_id, ids FROM erasures "
-        "WHERE requested_at >= :since ORDER BY requested_at, id",
-        {"since": 0 if since is None else to_micros(since)},
+        f"WHERE requested_at >= :since {'' if user is None else 'AND user_id = :user '}ORDER BY requested_at, id",
+        params,
     )
     found = [
         Erasure(

@@ -91,10 +91,10 @@ class SqlLedger(SqlJobs):
         vectors: Sequence[Vector | None],
         by: By,
         jobs: Sequence[NewJob] = (),
+        given_at: datetime | None = None,
     ) -> Appended:
-        return await self._engine.write(
-            lambda tx: turn_sql.append(tx, self._writer, scope, turns, vectors=vectors, by=by, jobs=jobs)
-        )
+        new = turn_sql.NewTurns(turns, vectors, given_at)
+        return await self._engine.write(lambda tx: turn_sql.append(tx, self._writer, scope, new, by=by, jobs=jobs))
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
         await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict
+from recollect.ledger.again import Sifted, sift
 from recollect.ledger.plan import Known, plan
-from recollect.ledger.sql.changes import Writer, lock_user, write_plan
+from recollect.ledger.sql.changes import Owner, Writer, lock_user, write_plan
 from recollect.ledger.sql.conversations import session_params
+from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
+from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.tx import Tx, one
 from recollect.model.change import Add, By
 from recollect.model.ids import new_id
@@ -25,22 +29,46 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
+@dataclass(frozen=True, slots=True)
+class NewTurns:
+    """Turns with their vectors, and when they were first given, if they may come again."""
+
+    turns: Sequence[Turn]
+    vectors: Sequence[Vector | None]
+    given_at: datetime | None = None
+
+
 async def append(
-    tx: Tx,
-    writer: Writer,
-    scope: Scope,
-    turns: Sequence[Turn],
-    *,
-    vectors: Sequence[Vector | None],
-    by: By,
-    jobs: Sequence[NewJob] = (),
+    tx: Tx, writer: Writer, scope: Scope, new: NewTurns, *, by: By, jobs: Sequence[NewJob] = ()
 ) -> Appended:
     """Add turns to the end of the scope's session, and what is to be done about them."""
-    if not turns:
+    if not new.turns:
         return Appended((), await enqueue(tx, scope, jobs))
-    if len({turn.id for turn in turns}) < len(turns):
+    if len({turn.id for turn in new.turns}) < len(new.turns):
         raise Conflict("two turns have the same id; give each its own")
     owner = await lock_user(tx, scope.user)
+    if new.given_at is None:
+        return Appended(await _placed(tx, writer, owner, scope, new, by=by), await enqueue(tx, scope, jobs))
+    sifted = await _sifted(tx, scope, new.turns, new.given_at)
+    if not sifted.new:
+        if owner.is_new:
+            # Whoever was erased does not come back for what was under way then.
+            await tx.run("DELETE FROM users WHERE number = :number", {"number": owner.number})
+        return Appended(tuple(sifted.there.values()))
+    left = NewTurns([new.turns[n] for n in sifted.new], [new.vectors[n] for n in sifted.new])
+    placed = {turn.id: turn for turn in await _placed(tx, writer, owner, scope, left, by=by)} | dict(sifted.there)
+    appended = tuple(placed[turn.id] for turn in new.turns if turn.id in placed)
+    return Appended(appended, await enqueue(tx, scope, jobs))
+
+
+async def _sifted(tx: Tx, scope: Scope, turns: Sequence[Turn], given_at: datetime) -> Sifted:
+    known = await by_ids(tx, scope, [turn.id for turn in turns])
+    return sift(scope, turns, known=known, erasures=await erasures(tx, given_at, user=scope.user))
+
+
+async def _placed(tx: Tx, writer: Writer, owner: Owner, scope: Scope, new: NewTurns, *, by: By) -> tuple[Turn, ...]:
+    """Write turns that are not there yet; gives them with their positions."""
+    turns = new.turns
     said_at = [to_micros(turn.said_at) for turn in turns]
     row = await one(
         tx,
@@ -57,7 +85,7 @@ async def append(
     assert row is not None
     start = row[0] - len(turns)
     placed = [replace(turn, scope=scope, position=start + n) for n, turn in enumerate(turns, 1)]
-    changes = [Add(turn.as_memory(), vector) for turn, vector in zip(placed, vectors, strict=True)]
+    changes = [Add(turn.as_memory(), vector) for turn, vector in zip(placed, new.vectors, strict=True)]
     await write_plan(tx, writer, owner, plan(changes, Known(), at=now()), batch=new_id(), by=by)
     await tx.many(
         "INSERT INTO turns (user_id, project_id, session_id, position, id, role, said_at) "
@@ -67,7 +95,7 @@ async def append(
             for turn, at in zip(placed, said_at, strict=True)
         ],
     )
-    return Appended(tuple(placed), await enqueue(tx, scope, jobs))
+    return tuple(placed)
 
 
 async def turns(tx: Tx, scope: Scope, *, after: int, limit: int) -> list[Turn]:

@@ -93,13 +93,13 @@ async def recall(
     except InvalidInput:
         raise
     except TimeoutError as error:
-        return _failed(asked, clock, error, f"it took more than {habits.timeout_s:g} s")
+        return _unavailable(asked, clock, f"it took more than {habits.timeout_s:g} s", error)
     except RecollectError as error:
-        return _failed(asked, clock, error, str(error))
+        return _unavailable(asked, clock, str(error), error)
     except Exception as error:
         # A fault of ours, or of a part the caller gave: it is told, and the chat goes on.
         _log.error("recall failed. %s", traced_fault(error))
-        return _failed(asked, clock, error, f"recall failed: {told_fault(error)}")
+        return _unavailable(asked, clock, f"recall failed: {told_fault(error)}", error)
 
 
 async def _recall(
@@ -143,6 +143,7 @@ async def _recall(
         steps_us=clock.steps_us,
         notes=tuple(filter(None, notes)),
         candidates=found.candidates,
+        failure=found.failure,
     )
 
 
@@ -208,9 +209,9 @@ def _told(context: Context, withheld: str) -> str:
     return "1 memory" if len(context.used) == 1 else f"{len(context.used)} memories"
 
 
-def _failed(asked: Recall, clock: Clock, error: Exception, reason: str) -> Recalled:
-    return replace(_without(asked, clock, RecallOutcome.UNAVAILABLE, reason), error=error)
-
-
 def _without(asked: Recall, clock: Clock, outcome: RecallOutcome, reason: str) -> Recalled:
     return Recalled(outcome=outcome, reason=reason, messages=tuple(asked.messages), steps_us=clock.steps_us)
+
+
+def _unavailable(asked: Recall, clock: Clock, reason: str, error: Exception) -> Recalled:
+    return replace(_without(asked, clock, RecallOutcome.UNAVAILABLE, reason), failure=error)

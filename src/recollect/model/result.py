@@ -72,6 +72,8 @@ class SearchResult:
     steps_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     candidates: tuple[Traced, ...] = ()
+    # What it had to do without: the embedder's error, where words alone were searched.
+    failure: Exception | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -91,7 +93,8 @@ class SearchResult:
 class Recalled:
     """What a recall came to: its outcome and why, the hits, the block for the prompt, and the messages with it.
 
-    `messages` are those given, with the block in its place; without memories they are exactly those given.
+    `messages` are those given, with the block in its place; without memories they are exactly those given. `failure`
+    is the error that left it without memories, or without an embedder to find them by more than their words.
     """
 
     outcome: RecallOutcome
@@ -103,8 +106,7 @@ class Recalled:
     steps_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     candidates: tuple[Traced, ...] = ()
-    # What made memory unavailable, for whoever counts failures; the reason says it in words.
-    error: Exception | None = None
+    failure: Exception | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

@@ -102,7 +102,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     clock = Clock()
     asked = _bounded(asked)
     question = look_at(asked.query)
-    vector, notes = await _embed(asked, finders.embedder)
+    vector, failure = await _embed(asked, finders.embedder)
     clock.mark("embed")
     wanted = Wanted(
         question=question,
@@ -117,7 +117,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         for_prompt=asked.for_prompt,
     )
     # Nothing is measured by it while the embedder is away, and asking it again would be waiting twice.
-    ruler = BUNDLED if notes else await finders.ruler.get()
+    ruler = BUNDLED if failure else await finders.ruler.get()
     found = await gather(scope, wanted, ledger=finders.ledger, index=finders.index, ruler=ruler)
     clock.mark("gather")
     table = signals(found.pool, found.outlook)
@@ -159,7 +159,8 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         fallen = [each for each in read if each.relevance < asked.min_score]
         everyone = good + rank([*fallen, *left], weights, now=moment)
         steps = traced(everyone, _shown(table, everyone))
-    return SearchResult(hits, clock.steps_us, (*notes, *filter(None, [second.note])), steps)
+    notes = (f"found by words alone: {failure}" if failure else "", second.note)
+    return SearchResult(hits, clock.steps_us, tuple(filter(None, notes)), steps, failure)
 
 
 def _bounded(asked: Search) -> Search:
@@ -177,15 +178,15 @@ def _closer(asked: Search, taste: Taste, *, second_look: bool) -> Closer:
     return Closer(count=count, least=0.0 if second_look else asked.min_score, all=asked.trace)
 
 
-async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, tuple[str, ...]]:
-    """The vector of the query; while the embedder is away or refuses, one that is like nothing, and a note."""
+async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, RecollectError | None]:
+    """The vector of the query; while the embedder is away or refuses, one that is like nothing, and its error."""
     if asked.vector is not None:
-        return asked.vector, ()
+        return asked.vector, None
     try:
         [vector] = await embedder.embed([asked.meaning or asked.query], role="query")
     except RecollectError as error:
-        return np.zeros(embedder.model.dimensions, np.float32), (f"found by words alone: {error}",)
-    return vector, ()
+        return np.zeros(embedder.model.dimensions, np.float32), error
+    return vector, None
 
 
 def _vectors(found: Gathered, candidates: Sequence[Candidate]) -> Floats:

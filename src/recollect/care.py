@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from recollect import remember
 from recollect.conversation import afterwards
 from recollect.conversation.run import Run as AgentRun
-from recollect.errors import Backlog, NotFound, RecollectError
+from recollect.errors import Backlog, NotFound, RecollectError, Unavailable
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
@@ -27,7 +28,7 @@ from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 from recollect.models.cached_embedder import CachedEmbedder
 from recollect.remember import Learning
-from recollect.upkeep import chores, review
+from recollect.upkeep import chores, review, spilled
 from recollect.upkeep import erase as erasing
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.report import Chore, Report
@@ -65,8 +66,10 @@ class Care:
         jobs_at_once: int = 4,
         patience: Patience | None = None,
         most_waiting: int = 1000,
+        spill: Path | None = None,
     ) -> None:
         self._means = means
+        self._spill = spill
         self._ledger = means.ledger
         self._learning = learning
         self._house = house or Housekeeping()
@@ -298,7 +301,9 @@ class Care:
     # Erasing
 
     async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
-        """Remove something for good, with all that was derived from it."""
+        """Remove something for good, with all that was derived from it, and what waits to be kept of it."""
+        what.check(scope)
+        await self._bring_in_spilled(scope.user)
         if what.target is Target.SESSION:
             await self._check_session(scope, await self._ledger.conversation(scope))
         receipt = await erasing.erase(
@@ -308,6 +313,7 @@ class Care:
             index=self._means.index,
             by=self._learning.redacting.by(by),
             embeddings=self._embeddings,
+            spill=self._spill,
         )
         await self._make_anew(receipt)
         return receipt
@@ -338,6 +344,21 @@ class Care:
                 await self._ledger.enqueue(remade.scope, [job], known_only=True)
         await self._learn_again(receipt.scope.user, receipt)
         self.worker.nudge()
+
+    async def _bring_in_spilled(self, user: str) -> None:
+        """Have in the ledger what a server here has spilled of the user, so that it is erased like the rest."""
+        if self._spill is None:
+            return
+        waiting = await asyncio.to_thread(spilled.of_user, self._spill, user)
+        for scope, given_at, messages in spilled.as_given(waiting):
+            by = By("erase", "spilled")
+            try:
+                await remember.remember(scope, messages, self._means, self._learning, by=by, given_at=given_at)
+            except Unavailable:
+                raise
+            except RecollectError as error:
+                # What the ledger never takes is overwritten where it is.
+                _log.warning("%d spilled turns are not taken by the ledger: %s", len(messages), error)
 
     async def _learn_again(self, user: str, receipt: Receipt) -> None:
         """What went with an erased turn though other turns say it, too, is learned from those."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from recollect import recall, remember
@@ -61,6 +62,7 @@ class Service:
         jobs_at_once: int = 4,
         patience: Patience | None = None,
         most_waiting: int = 1000,
+        spill: Path | None = None,
     ) -> None:
         self._ledger = finders.ledger
         self._index = finders.index
@@ -81,6 +83,7 @@ class Service:
             jobs_at_once=jobs_at_once,
             patience=patience,
             most_waiting=most_waiting,
+            spill=spill,
         )
 
     @property

@@ -35,6 +35,7 @@ from recollect.write.triggers import Triggers
 
 _log = logging.getLogger("recollect")
 LEDGER_FILE = "recollect.db"
+SPILL_FOLDER = "spill"
 _HUBS = ("model2vec", "sentence-transformers", "fastembed")
 _RERANKER_HUBS = ("sentence-transformers", "fastembed")
 _MEGABYTE = 1 << 20
@@ -69,6 +70,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
             jobs_at_once=settings.worker_jobs,
             patience=Patience(lease_s=settings.job_lease_s, tries=settings.job_tries),
             most_waiting=settings.most_waiting_jobs,
+            spill=spill_folder(settings),
         )
         opened.pop_all()
     return service
@@ -222,6 +224,11 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
 def ledger_path(settings: Settings) -> Path:
     """The file of a SQLite ledger."""
     return Path(settings.database).expanduser() if settings.database else settings.home.expanduser() / LEDGER_FILE
+
+
+def spill_folder(settings: Settings) -> Path:
+    """Where a server keeps what is said while the ledger is away."""
+    return settings.home.expanduser() / SPILL_FOLDER
 
 
 async def open_embedder(settings: Settings) -> Embedder:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from recollect.index.protocol import Index
@@ -12,6 +14,7 @@ from recollect.model import at_hand
 from recollect.model.change import By
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt
 from recollect.model.scope import Scope
+from recollect.upkeep import spilled
 
 
 class Clears(Protocol):
@@ -23,15 +26,26 @@ class Clears(Protocol):
 
 
 async def erase(
-    scope: Scope, what: Erase, *, ledger: Ledger, index: Index, by: By, embeddings: Clears | None = None
+    scope: Scope,
+    what: Erase,
+    *,
+    ledger: Ledger,
+    index: Index,
+    by: By,
+    embeddings: Clears | None = None,
+    spill: Path | None = None,
 ) -> Receipt:
-    """Erase it from the ledger, the index and the caches of this process; the receipt tells of each store.
+    """Erase it from the ledger, the index, the caches of this process and the `spill` folder, where there is one.
 
     Once the ledger has let go of it nothing brings it back, whatever happens to the others: they are made from the
-    ledger, and look at its epoch before they answer.
+    ledger, and look at its epoch before they answer; and what was spilled before the erasure, on any machine, the
+    ledger does not take any more. The receipt tells of each store.
     """
     receipt = await ledger.erase(scope, what, by=by)
-    return await _let_go(receipt, index=index, embeddings=embeddings)
+    receipt = await _let_go(receipt, index=index, embeddings=embeddings)
+    if spill is None or not await asyncio.to_thread(spill.is_dir):
+        return receipt
+    return replace(receipt, stores=(*receipt.stores, await asyncio.to_thread(spilled.erase, spill, scope, what)))
 
 
 async def replay(

@@ -362,6 +362,23 @@ class Settings(BaseModel):
         float, Field(gt=0, le=60, description="Longest a chat waits for memory; then it goes on without.")
     ] = 0.3
 
+    memory_timeout_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=60,
+            description="Longest a chat waits for memory, to recall and to keep what was said; then it goes on.",
+        ),
+    ] = 0.3
+    spill_mb: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1_048_576,
+            description="Most disk space in `home` for what is said while the ledger is away; 0 to keep none of it.",
+        ),
+    ] = 256
+
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
     server_processes: Annotated[

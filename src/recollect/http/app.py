@@ -9,36 +9,46 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from recollect import __version__
+from recollect.errors import Unavailable
 from recollect.http.access_log import AccessLog
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
+from recollect.http.late_service import LateService
 from recollect.http.proxy.routes import Proxy
+from recollect.http.proxy.safekeeping import open_safekeeping
+from recollect.service import Service
 from recollect.settings import Settings
 from recollect.warm import warm_learning, warm_reading
-from recollect.wiring import open_service
 
 DESCRIPTION = "Long-term memory for LLM applications and agents."
 
 
 def make_app(settings: Settings) -> FastAPI:
-    """An application that opens its service when it starts and closes it when it stops."""
+    """An application that opens its service when it starts, or once that can be had, and closes it when it stops."""
     proxy = Proxy(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = await open_service(settings)
-        if settings.worker:
-            app.state.service.care.start()
-        await warm_reading(app.state.service)
+        def on_open(service: Service) -> None:
+            app.state.service = service
+            if settings.worker:
+                service.care.start()
+
+        late = app.state.late = LateService(settings, on_open=on_open)
+        safekeeping = app.state.safekeeping = open_safekeeping(settings, late.get)
         # Beside the first chats: what they say is learned a little later.
         learning = asyncio.create_task(asyncio.to_thread(warm_learning))
         try:
-            async with proxy.running(app.state.service):
+            await late.start()
+            await _warm(late)
+            safekeeping.start()
+            async with proxy.running(safekeeping):
                 yield
             await learning
         finally:
-            await app.state.service.close()
+            await safekeeping.close()
+            await late.close()
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings = settings
@@ -49,3 +59,11 @@ def make_app(settings: Settings) -> FastAPI:
     # Added last, it stands first: what the gate refuses is logged, too.
     app.add_middleware(AccessLog)
     return app
+
+
+async def _warm(late: LateService) -> None:
+    try:
+        await warm_reading(late.get())
+    except Unavailable:
+        # It is opened later, and the first recall takes longer.
+        return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Literal
 
@@ -10,10 +11,13 @@ from pydantic import BaseModel, Field
 
 from recollect import __version__
 from recollect.errors import RecollectError
-from recollect.service import Service
+from recollect.http.late_service import service_of
+from recollect.models.embedding import EmbeddingModel
 from recollect.settings import Settings
 
 router = APIRouter(tags=["health"])
+# Who asks whether it is ready does not wait for a store that hangs.
+_READY_S = 2.0
 
 
 class Alive(BaseModel):
@@ -63,12 +67,16 @@ async def live() -> Alive:
 @router.get("/health")
 async def health(request: Request) -> ProxyHealth | Health:
     """The process is alive and set up like this."""
-    service: Service = request.app.state.service
     settings: Settings = request.app.state.settings
+    try:
+        model = service_of(request).model
+    except RecollectError:
+        # It is alive all the same; whether it is ready is another question.
+        model = EmbeddingModel(settings.embedder, 0)
     told = Health(
         version=__version__,
-        embedding_model=service.model.name,
-        dimensions=service.model.dimensions,
+        embedding_model=model.name,
+        dimensions=model.dimensions,
         preset=settings.preset,
     )
     if settings.preset != "markdown-proxy":
@@ -84,15 +92,20 @@ async def health(request: Request) -> ProxyHealth | Health:
 @router.get("/ready", responses={503: {"model": Ready, "description": "Something that is needed does not answer."}})
 async def ready(request: Request, response: Response) -> Ready:
     """Whether the ledger answers, with 503 if it does not; and whether what is said is being learned from."""
-    service: Service = request.app.state.service
     try:
-        await service.ping()
-        trouble = await service.care.trouble()
-    except RecollectError as error:
+        service = service_of(request)
+        async with asyncio.timeout(_READY_S):
+            await service.ping()
+            trouble = await service.care.trouble()
+    except (RecollectError, TimeoutError) as error:
         response.status_code = 503
-        return Ready(status="degraded", checks={"ledger": str(error)})
+        why = str(error) or f"the ledger did not answer within {_READY_S:.0f} s"
+        return Ready(status="degraded", checks={"ledger": why})
+    checks = {"ledger": "ok", "jobs": trouble or "ok"}
+    if request.app.state.safekeeping.is_waiting:
+        checks["spilled"] = "turns wait on disk for the ledger"
     # Memories are still found and kept meanwhile, so it goes on being asked.
-    return Ready(status="degraded" if trouble else "ready", checks={"ledger": "ok", "jobs": trouble or "ok"})
+    return Ready(status="degraded" if trouble or len(checks) > 2 else "ready", checks=checks)
 
 
 @router.get("/version")

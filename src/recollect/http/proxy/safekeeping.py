@@ -1,0 +1,229 @@
+"""Memory that never makes a chat fail: what is read has a time budget, what is said is kept one way or another.
+
+A read that fails or takes too long is a `Degraded`. A turn that the ledger does not take in time goes to the spill
+journal, and from there to the ledger later, once. While the ledger does not answer, nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from recollect.errors import Backlog, DiskFull, InvalidInput, ModelUnavailable, RecollectError, Unavailable
+from recollect.http.proxy.breaker import Breaker, Leave
+from recollect.http.proxy.journal import Journal
+from recollect.http.proxy.replay import BY, Replay
+from recollect.model.outcome import RecallOutcome
+from recollect.model.remembered import Remembered
+from recollect.model.result import Recalled
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.turn import Turn
+from recollect.remember import heard
+from recollect.service import Service
+from recollect.settings import Settings
+from recollect.upkeep.spilled import Spilled, as_given
+from recollect.wiring import spill_folder
+
+_log = logging.getLogger("recollect")
+T = TypeVar("T")
+Reason: TypeAlias = Literal[
+    "timeout", "store_unavailable", "embedder_unavailable", "breaker_open", "backlog", "disk_full"
+]
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """A read that came to nothing, and why."""
+
+    reason: Reason
+
+    @property
+    def status(self) -> str:
+        """As the header says it."""
+        return f"degraded; reason={self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What became of turns: in the ledger, or `safe` on disk until it answers, or neither.
+
+    Turns that are not in the ledger yet have the position 0.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    safe: bool = True
+    reason: Reason | None = None
+
+    @property
+    def status(self) -> str:
+        """As the header says it."""
+        return "ok" if self.reason is None else f"degraded; reason={self.reason}"
+
+
+class Safekeeping:
+    """Reads and writes of chats, each behind a breaker. What is wrong with a store or a model is never raised."""
+
+    def __init__(self, service: Callable[[], Service], journal: Journal, *, budget_s: float, redacted: bool) -> None:
+        self._service, self._journal = service, journal
+        self._budget_s, self._redacted = budget_s, redacted
+        self.reads, self.writes = Breaker(), Breaker()
+        self.replay = Replay(journal, service)
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether turns wait on disk for the ledger."""
+        return not self._journal.is_empty
+
+    def start(self) -> None:
+        """Begin to bring in what was spilled, now or by processes that are gone."""
+        self.replay.start()
+
+    async def close(self) -> None:
+        """Let what is under way end if it does soon; what was said is safe either way."""
+        await self.replay.close()
+        if self._under_way:
+            _, late = await asyncio.wait(self._under_way, timeout=_GRACE_S)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self._journal.close()
+
+    async def read(
+        self, ask: Callable[[Service], Coroutine[Any, Any, T]], *, within_s: float | None = None
+    ) -> T | Degraded:
+        """What the service answers, if it does in time; one that is late is cancelled."""
+        try:
+            service = self._service()
+        except Unavailable as error:
+            return Degraded(reason_of(error))
+        within_s = self._budget_s if within_s is None else within_s
+        match self.reads.leave():
+            case Leave.ASK:
+                return await self._read(ask(service), Leave.ASK, within_s)
+            case Leave.PROBE:
+                # The chat goes on without it: nobody waits while the breaker is open.
+                self._go_on(self._read(ask(service), Leave.PROBE, within_s))
+        return Degraded("breaker_open")
+
+    async def _read(self, asking: Coroutine[Any, Any, T], leave: Leave, within_s: float) -> T | Degraded:
+        try:
+            async with asyncio.timeout(within_s):
+                found = await asking
+        except InvalidInput:
+            self.reads.went_well(leave)
+            raise
+        except Exception as error:
+            self.reads.failed(leave)
+            return Degraded(reason_of(error))
+        if isinstance(found, Recalled) and found.failure and found.outcome is RecallOutcome.UNAVAILABLE:
+            # A recall does not raise what went wrong, but it counts.
+            self.reads.failed(leave)
+            return Degraded(reason_of(found.failure))
+        self.reads.went_well(leave)
+        return found
+
+    async def write(
+        self, scope: Scope, messages: Sequence[Mapping[str, Any]], *, within_s: float | None = None
+    ) -> Kept:
+        """Have turns in the ledger in time, or else on disk; a message may name its `turn_id`.
+
+        A write that takes too long is not broken off: should it go through after all, the replay finds it done.
+        """
+        given_at = now()
+        turns = tuple(heard(scope, messages, redacted=self._redacted))
+        spilled = [Spilled.of(turn, given_at) for turn in turns]
+        if not turns:
+            return Kept()
+        if self._journal.waits(scope):
+            # What was said before it must come first.
+            return await self._spill(turns, spilled, self._why_behind())
+        try:
+            service = self._service()
+        except Unavailable as error:
+            return await self._spill(turns, spilled, reason_of(error))
+        leave = self.writes.leave()
+        if leave is Leave.NO:
+            return await self._spill(turns, spilled, "breaker_open")
+        within_s = self._budget_s if within_s is None else within_s
+        asking = self._ask_ledger(service, spilled, leave, within_s)
+        if leave is Leave.PROBE:
+            self._go_on(asking)
+            return await self._spill(turns, spilled, "breaker_open")
+        answer = await asking
+        return Kept(answer.turns) if isinstance(answer, Remembered) else await self._spill(turns, spilled, answer)
+
+    def _why_behind(self) -> Reason:
+        try:
+            self._service()
+        except Unavailable as error:
+            return reason_of(error)
+        return "breaker_open" if self.writes.is_open else "backlog"
+
+    async def _ask_ledger(
+        self, service: Service, spilled: Sequence[Spilled], leave: Leave, within_s: float
+    ) -> Remembered | Reason:
+        [(scope, given_at, messages)] = as_given(spilled)
+        writing = self._go_on(service.remember(scope, messages, by=BY, given_at=given_at))
+        await asyncio.wait([writing], timeout=within_s)
+        if not writing.done():
+            # A caller who had little time left says nothing about the ledger.
+            if within_s >= self._budget_s:
+                self.writes.failed(leave)
+            return "timeout"
+        error = None if writing.cancelled() else writing.exception()
+        if writing.cancelled() or (error is not None and not isinstance(error, (Backlog, InvalidInput))):
+            self.writes.failed(leave)
+        else:
+            self.writes.went_well(leave)
+        return writing.result() if error is None else reason_of(error)
+
+    async def _spill(self, turns: tuple[Turn, ...], spilled: Sequence[Spilled], reason: Reason) -> Kept:
+        try:
+            await self._journal.keep(spilled)
+        except Exception as error:
+            _log.error("%d turns are neither in the ledger (%s) nor in the journal: %s", len(turns), reason, error)
+            return Kept(turns, safe=False, reason="disk_full" if isinstance(error, DiskFull) else reason)
+        return Kept(turns, reason=reason)
+
+    def _go_on(self, doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do it whether or not anyone waits for it to the end."""
+        task = asyncio.create_task(doing)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("a chat went on without its memory: %r", error)
+
+
+def reason_of(error: BaseException) -> Reason:
+    """Why memory was not there, in the words of the header."""
+    match error:
+        case TimeoutError():
+            return "timeout"
+        case DiskFull():
+            return "disk_full"
+        case Backlog():
+            return "backlog"
+        case ModelUnavailable():
+            return "embedder_unavailable"
+        case RecollectError():
+            return "store_unavailable"
+        case _:
+            _log.error("memory failed", exc_info=error)
+            return "store_unavailable"
+
+
+def open_safekeeping(settings: Settings, service: Callable[[], Service]) -> Safekeeping:
+    """Safekeeping as the settings say, for a service that may not be open yet."""
+    journal = Journal(spill_folder(settings), most_bytes=settings.spill_mb << 20)
+    return Safekeeping(service, journal, budget_s=settings.memory_timeout_s, redacted=settings.redact_turns)

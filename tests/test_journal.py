@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -131,6 +132,20 @@ async def test_a_disk_without_space_keeps_what_was_kept_and_takes_more_once_ther
     assert len(list((tmp_path / "spill").iterdir())) == 2
     await Replay(journal, lambda: service).bring_in()
     assert await contents(service) == ["before", "after"]
+
+
+async def test_a_line_that_the_system_cuts_off_is_taken_back(journal: Journal, tmp_path: Path) -> None:
+    await journal.keep([said("before")])
+    [path] = (tmp_path / "spill").iterdir()
+    size, limits = path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
+    try:
+        with pytest.raises(DiskFull):
+            await journal.keep([said("not kept " * 100)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [line.spilled.message["content"] for line in lines_of(path)] == ["before"]
+    assert path.stat().st_size == size
 
 
 async def test_a_file_is_not_taken_from_a_process_that_lives(

@@ -335,6 +335,28 @@ async def test_a_write_that_is_slow_is_not_broken_off_and_not_doubled(tmp_path: 
         assert await contents(service) == ["hello"]
 
 
+async def test_what_was_said_is_kept_when_who_said_it_goes_away(tmp_path: Path) -> None:
+    async with opened(settings_of(tmp_path)) as (safekeeping, service):
+
+        async def hang(*_: Any, **__: Any) -> Any:
+            reached.set()
+            await asyncio.Event().wait()
+
+        reached = asyncio.Event()
+        service._ledger.append = hang  # type: ignore[method-assign]
+        chat = asyncio.create_task(safekeeping.write(ANN, [message("hello")]))
+        await reached.wait()
+        chat.cancel()
+        await asyncio.wait([chat])
+        deadline = time.monotonic() + HEALED_S
+        while not safekeeping.is_waiting:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        del service._ledger.append
+        await brought_in(safekeeping)
+        assert await contents(service) == ["hello"]
+
+
 async def test_secrets_are_kept_out_of_the_journal_as_they_are_out_of_the_log(tmp_path: Path) -> None:
     async with opened(settings_of(tmp_path)) as (safekeeping, service):
         await service._ledger.close()

@@ -22,6 +22,7 @@ class Sizes:
     failing_writes: int
     small_disk_mb: int
     cancellations: int
+    store_away_s: float
 
 
 SHORT = Sizes(
@@ -38,6 +39,7 @@ SHORT = Sizes(
     failing_writes=100,
     small_disk_mb=6,
     cancellations=2_000,
+    store_away_s=2.0,
 )
 
 LONG = Sizes(
@@ -54,4 +56,5 @@ LONG = Sizes(
     failing_writes=5_000,
     small_disk_mb=12,
     cancellations=10_000,
+    store_away_s=60.0,
 )

@@ -24,7 +24,7 @@ from recollect.upkeep.spilled import ENDING, REFUSED, Line, Spilled, files, line
 
 _log = logging.getLogger("recollect")
 T = TypeVar("T")
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ZEROS = bytes(1 << 20)
 # Not every system has the cheaper one.
 _sync = getattr(os, "fdatasync", os.fsync)

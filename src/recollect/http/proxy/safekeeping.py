@@ -10,9 +10,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from recollect.errors import Backlog, DiskFull, InvalidInput, ModelUnavailable, RecollectError, Unavailable
+from recollect.errors import (
+    Backlog,
+    Conflict,
+    DiskFull,
+    InvalidInput,
+    ModelUnavailable,
+    NotFound,
+    RecollectError,
+    Unavailable,
+)
 from recollect.http.proxy.breaker import Breaker, Leave
 from recollect.http.proxy.journal import Journal
 from recollect.http.proxy.replay import BY, Replay
@@ -34,6 +44,8 @@ Reason: TypeAlias = Literal[
     "timeout", "store_unavailable", "embedder_unavailable", "breaker_open", "backlog", "disk_full"
 ]
 _GRACE_S = 2.0
+# Errors by which the ledger shows that it is there.
+_ANSWERS = (Backlog, InvalidInput, Conflict, NotFound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +146,18 @@ class Safekeeping:
     ) -> Kept:
         """Have turns in the ledger in time, or else on disk; a message may name its `turn_id`.
 
-        A write that takes too long is not broken off: should it go through after all, the replay finds it done.
+        A write that takes too long is not broken off, nor one whose caller goes away: should it go through after all,
+        the replay finds it done.
         """
         given_at = now()
         turns = tuple(heard(scope, messages, redacted=self._redacted))
-        spilled = [Spilled.of(turn, given_at) for turn in turns]
         if not turns:
             return Kept()
+        within_s = self._budget_s if within_s is None else within_s
+        return await asyncio.shield(self._go_on(self._write(scope, turns, given_at, within_s)))
+
+    async def _write(self, scope: Scope, turns: tuple[Turn, ...], given_at: datetime, within_s: float) -> Kept:
+        spilled = [Spilled.of(turn, given_at) for turn in turns]
         if self._journal.waits(scope):
             # What was said before it must come first.
             return await self._spill(turns, spilled, self._why_behind())
@@ -151,7 +168,6 @@ class Safekeeping:
         leave = self.writes.leave()
         if leave is Leave.NO:
             return await self._spill(turns, spilled, "breaker_open")
-        within_s = self._budget_s if within_s is None else within_s
         asking = self._ask_ledger(service, spilled, leave, within_s)
         if leave is Leave.PROBE:
             self._go_on(asking)
@@ -177,12 +193,16 @@ class Safekeeping:
             if within_s >= self._budget_s:
                 self.writes.failed(leave)
             return "timeout"
-        error = None if writing.cancelled() else writing.exception()
-        if writing.cancelled() or (error is not None and not isinstance(error, (Backlog, InvalidInput))):
-            self.writes.failed(leave)
-        else:
-            self.writes.went_well(leave)
-        return writing.result() if error is None else reason_of(error)
+        try:
+            remembered = writing.result()
+        except Exception as error:
+            if isinstance(error, _ANSWERS):
+                self.writes.went_well(leave)
+            else:
+                self.writes.failed(leave)
+            return reason_of(error)
+        self.writes.went_well(leave)
+        return remembered
 
     async def _spill(self, turns: tuple[Turn, ...], spilled: Sequence[Spilled], reason: Reason) -> Kept:
         try:

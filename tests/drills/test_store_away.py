@@ -1,0 +1,142 @@
+"""The store away for a minute, stopped or frozen, while many chat: none waits for it, nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from recollect.http.proxy.safekeeping import Safekeeping, open_safekeeping
+from recollect.model.ids import new_id
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.turn import Turn
+from recollect.recall import Recall
+from recollect.service import Service
+from recollect.settings import load
+from recollect.testing.postgres_server import PostgresServer
+from recollect.wiring import open_service
+
+from .sizes import Sizes
+
+PEOPLE = 10
+EVERY_S = 0.1
+BUDGET_S = 0.3
+HEALED_S = 60.0
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.close()
+
+
+@dataclass
+class Chats:
+    """People who chat, what was acknowledged to each, and what memory added to their chats in each phase."""
+
+    safekeeping: Safekeeping
+    acked: dict[Scope, list[str]] = field(default_factory=dict)
+    unsafe: int = 0
+    added_s: dict[str, list[float]] = field(default_factory=dict)
+    phase: str = "well"
+
+    async def go_on(self, person: Scope, until: asyncio.Event) -> None:
+        count = 0
+        while not until.is_set():
+            await self._chat(person, count)
+            count += 1
+            await asyncio.sleep(EVERY_S)
+
+    async def _chat(self, person: Scope, count: int) -> None:
+        keeping = self.safekeeping
+        begun = time.perf_counter()
+        await keeping.read(lambda service: service.recall(person, question()))
+        left_s = max(0.02, BUDGET_S - (time.perf_counter() - begun))
+        await self._say(person, "user", f"{count} question", left_s)
+        added_s = time.perf_counter() - begun
+        # The first of a store that went away wait for it, until the breaker is open.
+        phase = "opening" if self.phase == "away" and added_s >= BUDGET_S / 2 else self.phase
+        self.added_s.setdefault(phase, []).append(added_s)
+        await self._say(person, "assistant", f"{count} answer", BUDGET_S)
+
+    async def _say(self, person: Scope, role: str, words: str, within_s: float) -> None:
+        said = {"role": role, "content": words, "turn_id": new_id()}
+        kept = await self.safekeeping.write(person, [said], within_s=within_s)
+        if kept.safe:
+            self.acked.setdefault(person, []).append(words)
+        else:
+            self.unsafe += 1
+
+
+def question() -> Recall:
+    return Recall(messages=[{"role": "user", "content": "Where do I live?"}], at=now(), limit=5, min_score=0.1)
+
+
+def told(took: list[float]) -> str:
+    ordered = sorted(took)
+    p50, p99 = (1000 * ordered[int(len(ordered) * share)] for share in (0.5, 0.99))
+    return f"{p50:.1f} ms at p50 and {p99:.1f} at p99 of {len(ordered)}"
+
+
+async def _healed(safekeeping: Safekeeping) -> float:
+    begun = time.monotonic()
+    while safekeeping.is_waiting:
+        assert time.monotonic() - begun < HEALED_S
+        await asyncio.sleep(0.05)
+    return time.monotonic() - begun
+
+
+async def _examine(chats: Chats, service: Service) -> int:
+    """Everything acknowledged is in the ledger, in order and once."""
+    total = 0
+    for person, words in chats.acked.items():
+        held: list[Turn] = []
+        while page := await service.turns(person, after=len(held), limit=1000):
+            held += page
+        assert [turn.content for turn in held] == words
+        total += len(held)
+    return total
+
+
+@pytest.mark.parametrize("way", ["stopped", "frozen"])
+async def test_chats_go_on_while_the_store_is_away(
+    tmp_path: Path, server: PostgresServer, sizes: Sizes, way: str, say: Callable[[str], None]
+) -> None:
+    settings = load({"home": tmp_path, "database": server.dsn(), "memory_timeout_s": BUDGET_S}, environ={}).settings
+    service = await open_service(settings)
+    safekeeping = open_safekeeping(settings, lambda: service)
+    safekeeping.start()
+    chats, until = Chats(safekeeping), asyncio.Event()
+    # Connections are made and models loaded on first use: that is not what is measured here.
+    await asyncio.gather(*(service.recall(Scope(f"early {n}"), question()) for n in range(PEOPLE)))
+    people = [asyncio.create_task(chats.go_on(Scope(f"user {n}", "", "s"), until)) for n in range(PEOPLE)]
+    await asyncio.sleep(1)
+    chats.phase = "away"
+    await asyncio.to_thread(server.stop if way == "stopped" else server.freeze)
+    try:
+        await asyncio.sleep(sizes.store_away_s)
+    finally:
+        await asyncio.to_thread(server.start if way == "stopped" else server.thaw)
+        chats.phase = "back"
+    await asyncio.sleep(1)
+    until.set()
+    await asyncio.gather(*people)
+    healed_s = await _healed(safekeeping)
+    total = await _examine(chats, service)
+    await safekeeping.close()
+    await service.close()
+    say(f"{total} turns, healed in {healed_s:.1f} s; added to a chat:")
+    for phase, took in chats.added_s.items():
+        say(f"{phase}: {told(took)}")
+    assert chats.unsafe == 0
+    assert statistics.median(chats.added_s["away"]) < 0.05
+    # Each of those who chatted waits for it a few times at most.
+    assert len(chats.added_s.get("opening", [])) <= 5 * PEOPLE

@@ -288,3 +288,13 @@ async def test_what_was_read_before_an_erasure_is_refused_by_the_ledger_after_it
     late = line.spilled
     assert len(await service.remember(MONDAY, [late.message], by=BY, given_at=late.given_at)) == 0
     assert await service.users() == []
+
+
+async def test_what_is_given_after_an_erasure_comes_in_though_what_came_before_does_not(
+    journal: Journal, service: Service
+) -> None:
+    before = [said("one"), said("two")]
+    await service.care.erase(Scope("ann"), Erase(Target.USER), by=BY)
+    await journal.keep([*before, said("three"), said("four")])
+    assert await Replay(journal, lambda: service).bring_in() == 2
+    assert await contents(service) == ["three", "four"]

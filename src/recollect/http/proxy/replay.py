@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from recollect.errors import Backlog, RecollectError, Unavailable
 from recollect.http.proxy.journal import Journal
 from recollect.model.change import By
+from recollect.model.remembered import Remembered
 from recollect.model.scope import Scope
 from recollect.service import Service
 from recollect.upkeep.spilled import Line, Spilled, as_given
@@ -22,6 +25,7 @@ LOOK_AROUND_S = 10.0
 _PING_S = 2.0
 _APPEND_S = 15.0
 _SESSIONS_AT_ONCE = 8
+_TURNS_AT_ONCE = 100
 
 
 class Replay:
@@ -96,16 +100,40 @@ class Replay:
     async def _bring_in_session(self, path: Path, scope: Scope, lines: Sequence[Line], service: Service) -> int:
         count = 0
         async with self._at_once:
-            for _, given_at, messages in as_given(line.spilled for line in lines):
-                try:
-                    kept = await asyncio.wait_for(
-                        service.remember(scope, messages, by=BY, given_at=given_at), _APPEND_S
-                    )
-                    count += len(kept)
-                except (Unavailable, TimeoutError):
-                    raise
-                except RecollectError as error:
-                    _log.error("%d turns are put aside, the ledger refuses them: %s", len(messages), error)
-                    await self._journal.refuse(path, (Spilled(scope, each, given_at) for each in messages))
+            for start in range(0, len(lines), _TURNS_AT_ONCE):
+                some = [line.spilled for line in lines[start : start + _TURNS_AT_ONCE]]
+                count += await self._bring_in_many(some, service) or await self._bring_in_each(path, some, service)
         self._journal.is_through(path, scope)
         return count
+
+    async def _bring_in_many(self, some: Sequence[Spilled], service: Service) -> int:
+        """Bring in turns in one go; gives 0 unless all of them are there: each must then be looked at by itself.
+
+        They count as given when the first of them was. So none comes in that an erasure reached, but one that was
+        given after the erasure may stay out.
+        """
+        messages, given_at = [each.message for each in some], min(each.given_at for each in some)
+        try:
+            kept = await self._remember(some[0].scope, messages, given_at, service)
+        except (Unavailable, TimeoutError):
+            raise
+        except RecollectError:
+            return 0
+        return len(kept) if len(kept) == len(some) else 0
+
+    async def _bring_in_each(self, path: Path, some: Sequence[Spilled], service: Service) -> int:
+        count = 0
+        for scope, given_at, messages in as_given(some):
+            try:
+                count += len(await self._remember(scope, messages, given_at, service))
+            except (Unavailable, TimeoutError):
+                raise
+            except RecollectError as error:
+                _log.error("%d turns are put aside, the ledger refuses them: %s", len(messages), error)
+                await self._journal.refuse(path, (Spilled(scope, each, given_at) for each in messages))
+        return count
+
+    async def _remember(
+        self, scope: Scope, messages: Sequence[Mapping[str, Any]], given_at: datetime, service: Service
+    ) -> Remembered:
+        return await asyncio.wait_for(service.remember(scope, messages, by=BY, given_at=given_at), _APPEND_S)

@@ -28,7 +28,7 @@ from recollect.model.turn import Role, Turn
 from recollect.service import Service
 from recollect.settings import load
 from recollect.upkeep.spilled import Spilled, lines_of
-from recollect.wiring import open_service
+from recollect.wiring import open_service, spill_folder
 
 BY = By("test")
 MONDAY = Scope("ann", "", "monday")
@@ -49,13 +49,17 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = Journal(tmp_path / "spill", most_bytes=MUCH)
+    journal = Journal(spill(tmp_path), most_bytes=MUCH)
     yield journal
     await journal.close()
 
 
-def raw(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((folder / "spill").iterdir()))
+def spill(home: Path) -> Path:
+    return spill_folder(load({"home": home}, environ={}).settings)
+
+
+def raw(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(spill(home).iterdir()))
 
 
 async def contents(service: Service, scope: Scope = MONDAY) -> list[str]:
@@ -73,7 +77,7 @@ async def test_what_waits_comes_to_the_ledger_in_order_and_its_file_goes(
     assert await Replay(journal, lambda: service).bring_in() == 30
     assert await contents(service) == [f"{n} {part}" for n in range(10) for part in "ab"]
     assert await contents(service, tuesday) == [f"{n}" for n in range(10)]
-    assert (journal.is_empty, list((tmp_path / "spill").iterdir())) == (True, [])
+    assert (journal.is_empty, list(spill(tmp_path).iterdir())) == (True, [])
 
 
 async def test_what_is_in_the_ledger_already_is_not_doubled(journal: Journal, service: Service) -> None:
@@ -97,18 +101,18 @@ async def test_those_who_come_at_once_share_a_sync(journal: Journal, monkeypatch
 
 async def test_the_file_is_for_its_owner_alone(journal: Journal, tmp_path: Path) -> None:
     await journal.keep([said("hello")])
-    [path] = (tmp_path / "spill").iterdir()
+    [path] = spill(tmp_path).iterdir()
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
 async def test_a_journal_that_is_full_says_so_and_what_it_kept_stays(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "spill", most_bytes=2000)
+    journal = Journal(spill(tmp_path), most_bytes=2000)
     ends = await asyncio.gather(*(journal.keep([said("hello")]) for _ in range(2)))
     while not isinstance(ends[-1], DiskFull):
         ends += await asyncio.gather(journal.keep([said("hello")]), return_exceptions=True)
     kept = len(ends) - 1
     assert kept > 3
-    [path] = (tmp_path / "spill").iterdir()
+    [path] = spill(tmp_path).iterdir()
     assert (len(list(lines_of(path))), path.stat().st_size <= 2000) == (kept, True)
     await journal.close()
 
@@ -129,14 +133,14 @@ async def test_a_disk_without_space_keeps_what_was_kept_and_takes_more_once_ther
             await journal.keep([said("not kept")])
     monkeypatch.undo()
     await journal.keep([said("after")])
-    assert len(list((tmp_path / "spill").iterdir())) == 2
+    assert len(list(spill(tmp_path).iterdir())) == 2
     await Replay(journal, lambda: service).bring_in()
     assert await contents(service) == ["before", "after"]
 
 
 async def test_a_line_that_the_system_cuts_off_is_taken_back(journal: Journal, tmp_path: Path) -> None:
     await journal.keep([said("before")])
-    [path] = (tmp_path / "spill").iterdir()
+    [path] = spill(tmp_path).iterdir()
     size, limits = path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
     try:
@@ -151,7 +155,7 @@ async def test_a_line_that_the_system_cuts_off_is_taken_back(journal: Journal, t
 async def test_a_file_is_not_taken_from_a_process_that_lives(
     journal: Journal, service: Service, tmp_path: Path
 ) -> None:
-    other = Journal(tmp_path / "spill", most_bytes=MUCH)
+    other = Journal(spill(tmp_path), most_bytes=MUCH)
     await other.keep([said("theirs")])
     await journal.keep([said("ours")])
     await Replay(journal, lambda: service).bring_in()
@@ -171,7 +175,7 @@ async def test_a_turn_that_the_ledger_refuses_is_put_aside_and_the_others_come_i
         await journal.keep([each])
     await Replay(journal, lambda: service).bring_in()
     assert await contents(service) == ["one", "two"]
-    [path] = (tmp_path / "spill").iterdir()
+    [path] = spill(tmp_path).iterdir()
     assert (path.suffix, [line.spilled for line in lines_of(path)]) == (".refused", [bad])
     assert "put aside" in caplog.text
     await service.care.erase(Scope("ann"), Erase(Target.USER), by=BY)
@@ -223,7 +227,7 @@ asyncio.run(main())
 async def test_what_was_acknowledged_before_a_kill_is_brought_in_by_another(
     journal: Journal, service: Service, tmp_path: Path, torn: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = tmp_path / "spill"
+    folder = spill(tmp_path)
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CHILD, str(folder), stdout=subprocess.PIPE, env={**os.environ}
     )
@@ -248,10 +252,10 @@ async def test_what_was_acknowledged_before_a_kill_is_brought_in_by_another(
 
 
 async def test_two_that_find_the_same_file_bring_it_in_once(service: Service, tmp_path: Path) -> None:
-    gone = Journal(tmp_path / "spill", most_bytes=MUCH)
+    gone = Journal(spill(tmp_path), most_bytes=MUCH)
     await gone.keep([said(f"{n}") for n in range(20)])
     await gone.close()
-    others = [Journal(tmp_path / "spill", most_bytes=MUCH) for _ in range(4)]
+    others = [Journal(spill(tmp_path), most_bytes=MUCH) for _ in range(4)]
     counts = await asyncio.gather(*(Replay(other, lambda: service).bring_in() for other in others))
     assert sorted(counts) == [0, 0, 0, 20]
     assert await contents(service) == [f"{n}" for n in range(20)]
@@ -298,3 +302,14 @@ async def test_what_is_given_after_an_erasure_comes_in_though_what_came_before_d
     await journal.keep([*before, said("three"), said("four")])
     assert await Replay(journal, lambda: service).bring_in() == 2
     assert await contents(service) == ["three", "four"]
+
+
+def test_each_ledger_has_a_journal_of_its_own(tmp_path: Path) -> None:
+    def of(database: str) -> Path:
+        return spill_folder(load({"home": tmp_path, "database": database}, environ={}).settings)
+
+    places = ["", str(tmp_path / "other.db"), "memory:", "postgresql://db/one", "postgresql://db/two"]
+    assert len({of(place) for place in places}) == len(places)
+    # However one logs in.
+    same = ("postgresql://ann:a@db/one", "postgres://ann:b@db/one", "postgresql://db/one?password=c&user=ann")
+    assert {of(place) for place in same} == {of("postgresql://db/one")}

@@ -26,7 +26,7 @@ from recollect.recall import Recall
 from recollect.service import Service
 from recollect.settings import Settings, load
 from recollect.testing.postgres_server import PostgresServer
-from recollect.wiring import open_service
+from recollect.wiring import open_service, spill_folder
 
 ANN = Scope("ann", "", "monday")
 BUDGET_S = 0.1
@@ -361,5 +361,5 @@ async def test_secrets_are_kept_out_of_the_journal_as_they_are_out_of_the_log(tm
     async with opened(settings_of(tmp_path)) as (safekeeping, service):
         await service._ledger.close()
         await safekeeping.write(ANN, [message("my card is 4111 1111 1111 1111")])
-        [path] = (tmp_path / "spill").iterdir()
+        [path] = spill_folder(settings_of(tmp_path)).iterdir()
         assert b"4111 1111" not in path.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from hashlib import blake2b
 from pathlib import Path
 
 from recollect.conversation.afterwards import Afterwards
@@ -227,8 +228,25 @@ def ledger_path(settings: Settings) -> Path:
 
 
 def spill_folder(settings: Settings) -> Path:
-    """Where a server keeps what is said while the ledger is away."""
-    return settings.home.expanduser() / SPILL_FOLDER
+    """Where a server keeps what is said while the ledger is away.
+
+    Each ledger has a folder of its own, or what was meant for one would be brought to another.
+    """
+    return (
+        settings.home.expanduser() / SPILL_FOLDER / blake2b(_identity(settings).encode(), digest_size=8).hexdigest()
+    )
+
+
+def _identity(settings: Settings) -> str:
+    """Which ledger it is, however one logs in to it."""
+    database = settings.database
+    if database in ("memory:", ":memory:"):
+        return "memory:"
+    if "://" not in database:
+        return str(ledger_path(settings).resolve())
+    place, _, options = database.partition("://")[2].rpartition("@")[2].partition("?")
+    told = sorted(option for option in options.split("&") if not option.startswith(("user=", "password=")))
+    return f"{place}?{'&'.join(told)}"
 
 
 async def open_embedder(settings: Settings) -> Embedder:

@@ -37,7 +37,7 @@ async def chat(
     service: Service, messages: Sequence[dict[str, Any]], answer: str = "", scope: Scope = ANN, threads: Any = None
 ) -> Placed:
     """A request, its new words kept, and its answer if there is one."""
-    threads = threads or service.threads
+    threads = threads or service.care.threads
     placed: Placed = await threads.place(scope, messages)
     if placed.new:
         kept = await service.remember(placed.scope, [each.message for each in placed.new], by=By("test"))
@@ -61,7 +61,7 @@ async def everything(service: Service) -> list[str]:
 @pytest.fixture(params=["remembered", "read again"])
 def fresh(request: pytest.FixtureRequest, service: Service) -> Any:
     """What finds the session: what saw it grow, or what has to read it from the ledger each time."""
-    return lambda: service.threads if request.param == "remembered" else Threads(service._ledger)
+    return lambda: service.care.threads if request.param == "remembered" else Threads(service._ledger)
 
 
 async def test_a_client_that_sends_its_history_again_is_one_conversation(service: Service, fresh: Any) -> None:
@@ -163,7 +163,7 @@ async def test_what_is_kept_without_its_secret_is_known_again(service: Service, 
 
 async def test_users_and_projects_with_the_same_words_stay_apart(service: Service) -> None:
     placed = {
-        (await service.threads.place(scope, [user("Hi")])).scope.session
+        (await service.care.threads.place(scope, [user("Hi")])).scope.session
         for scope in (Scope("ann"), Scope("ben"), Scope("ann", "work"), Scope("annwork"))
     }
     assert len(placed) == 4

@@ -13,6 +13,7 @@ from typing import Any
 from recollect import remember
 from recollect.conversation import afterwards
 from recollect.conversation.run import Run as AgentRun
+from recollect.conversation.thread import Threads
 from recollect.errors import Backlog, NotFound, RecollectError, Unavailable
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
@@ -75,6 +76,7 @@ class Care:
         self._house = house or Housekeeping()
         self._most_waiting = most_waiting
         self._looked_at: dict[str, float] = {}
+        self.threads = Threads(means.ledger)
         self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
         self.timekeeper = Timekeeper(means.ledger, self._house)
 
@@ -339,6 +341,7 @@ class Care:
     async def _make_anew(self, receipt: Receipt) -> None:
         """Have that made again which went though some of what it rested on stays."""
         self._looked_at.pop(receipt.scope.user, None)
+        self.threads.forget(receipt.scope.user)
         for remade in receipt.remade:
             if (job := afterwards.remaking(remade)) is not None:
                 await self._ledger.enqueue(remade.scope, [job], known_only=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 from recollect import recall, remember
 from recollect.care import Care
-from recollect.conversation.thread import Threads
 from recollect.errors import NotFound, RecollectError
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
@@ -71,7 +70,6 @@ class Service:
         self._chat = chat
         self._habits = habits or Habits()
         self._accesses = Accesses(finders.ledger)
-        self.threads = Threads(finders.ledger)
         self._learning = learning or Learning()
         self._spending = Spending(finders.ledger, self._learning.allowance)
         self._redacting = self._learning.redacting

@@ -358,9 +358,6 @@ class Settings(BaseModel):
     chat_memory_hits: Annotated[
         bool, Field(description="Add memory_hits to every answer that is not streamed; else where it is asked for.")
     ] = False
-    chat_recall_s: Annotated[
-        float, Field(gt=0, le=60, description="Longest a chat waits for memory; then it goes on without.")
-    ] = 0.3
 
     memory_timeout_s: Annotated[
         float,

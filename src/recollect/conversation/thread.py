@@ -91,6 +91,15 @@ class Threads:
         # The digests of what was kept, in its order, and the ids of the turns.
         self._held: OrderedDict[Scope, list[tuple[bytes, str]]] = OrderedDict()
 
+    @staticmethod
+    def guess(scope: Scope, messages: Sequence[object]) -> Placed:
+        """Where the messages most likely go on, while nobody can look: what the user says last counts as new."""
+        said = spoken(messages)
+        if not said:
+            return Placed(scope=scope)
+        session = scope if scope.session else _branch(scope, said[0].mark)
+        return Placed(scope=session, new=said[_after_last_answer(said) :], last=said[-1].mark)
+
     async def place(self, scope: Scope, messages: Sequence[object]) -> Placed:
         """Where the messages go on; a scope with a session stays in it."""
         said = spoken(messages)
@@ -113,6 +122,11 @@ class Threads:
             self._held.pop(scope, None)
             return
         self._hold(scope, [*(held or ()), *((mark, turn.id) for mark, turn in zip(marks, turns, strict=True))])
+
+    def forget(self, user: str) -> None:
+        """Let go of what is at hand of a user of whom something was erased."""
+        for scope in [each for each in self._held if each.user == user]:
+            del self._held[scope]
 
     async def _by_beginning(self, scope: Scope, said: Sequence[Spoken]) -> Placed | None:
         """By following what was kept from its first message on, into branches where it differs; None if unknown."""

@@ -60,7 +60,7 @@ class ChatCompletions:
         self, scope: Scope, send: Send, raw: bytes, body: Body, fields: Mapping[str, Any], steering: Steering
     ) -> None:
         messages = fields.get("messages")
-        if not isinstance(messages, list) or not body.has_one("messages"):
+        if not isinstance(messages, list) or not body.has_one("messages") or not all(map(_is_message, messages)):
             # The upstream has its own words for what is wrong with it.
             steering, messages = _without_memory(steering), []
         exchange = await self._memory.begin(steering, messages)
@@ -109,6 +109,10 @@ class ChatCompletions:
 
     async def _keep_answer(self, exchange: Exchange, listener: Listener) -> None:
         await self._memory.keep_answer(exchange, listener.text())
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _without_memory(steering: Steering) -> Steering:

@@ -7,35 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from recollect.conversation.thread import Placed, Spoken, spoken
+from recollect.conversation.thread import Placed, Threads
 from recollect.http.proxy.hits import shown
+from recollect.http.proxy.safekeeping import Degraded, Safekeeping, reason_of
 from recollect.http.proxy.steering import Steering
 from recollect.http.upstream.protocol import Known
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
 from recollect.model.result import Recalled
 from recollect.model.times import now
-from recollect.model.turn import Role, Turn
+from recollect.model.turn import Role
 from recollect.recall import Recall
 from recollect.service import Service
-
-# What a search says that had to do without the embedder begins like this.
-_BY_WORDS = "found by words alone"
-
-
-class Safekeeping(Protocol):
-    """Asks memory without waiting for it longer than a chat may, and keeps what it cannot take now."""
-
-    async def read(self, looking: Coroutine[Any, Any, None]) -> str:
-        """Run it within its time; gives what went wrong, or nothing."""
-        ...
-
-    async def write(self, scope: Any, messages: Sequence[Mapping[str, Any]]) -> tuple[tuple[Turn, ...], str]:
-        """Keep the messages, whose turns have their ids already; gives the turns, and what went wrong."""
-        ...
 
 
 @dataclass(slots=True)
@@ -45,6 +31,7 @@ class Exchange:
     steering: Steering
     messages: Sequence[Mapping[str, Any]]
     placed: Placed
+    threads: Threads | None = None
     recalled: Recalled | None = None
     turn_id: str = ""
     trouble: str = ""
@@ -72,8 +59,7 @@ class Exchange:
 class ChatMemory:
     """Takes part in chats; one for all of them."""
 
-    def __init__(self, service: Service, keeper: Safekeeping, *, limit: int, min_score: float) -> None:
-        self._service = service
+    def __init__(self, keeper: Safekeeping, *, limit: int, min_score: float) -> None:
         self._keeper = keeper
         self._limit = limit
         self._min_score = min_score
@@ -83,31 +69,39 @@ class ChatMemory:
     async def begin(self, steering: Steering, messages: Sequence[Mapping[str, Any]]) -> Exchange:
         """Recall what helps with the last message, and find out where the conversation goes on."""
         exchange = Exchange(steering, messages, Placed(scope=steering.scope))
-        if steering.reads or steering.writes:
-            exchange.trouble = await self._keeper.read(self._look(exchange))
+        if not steering.reads and not steering.writes:
+            return exchange
+        found = await self._keeper.read(lambda service: self._look(service, steering, messages))
+        if isinstance(found, Degraded):
+            exchange.trouble = found.reason
+            exchange.placed = Threads.guess(steering.scope, messages)
+            return exchange
+        exchange.threads, exchange.placed, exchange.recalled = found
+        if exchange.recalled is not None:
+            exchange.messages = exchange.recalled.messages if exchange.recalled.context.text else messages
+            # Found by words alone, while the embedder is away.
+            exchange.trouble = reason_of(exchange.recalled.failure) if exchange.recalled.failure else ""
         return exchange
 
-    async def _look(self, exchange: Exchange) -> None:
-        steering = exchange.steering
-        # Until more is known, what the user says last is new.
-        exchange.placed = replace(exchange.placed, new=_last_words(exchange.messages))
-        exchange.placed = await self._service.threads.place(steering.scope, exchange.messages)
+    async def _look(
+        self, service: Service, steering: Steering, messages: Sequence[Mapping[str, Any]]
+    ) -> tuple[Threads, Placed, Recalled | None]:
+        placed = await service.care.threads.place(steering.scope, messages)
         if not steering.reads:
-            return
+            return service.care.threads, placed, None
         asked = Recall(
-            messages=exchange.messages,
+            messages=messages,
             at=now(),
             limit=self._limit if steering.limit is None else steering.limit,
             min_score=self._min_score if steering.min_score is None else steering.min_score,
             filter=steering.filter,
             recency_weight=steering.recency_weight,
         )
-        recalled = await self._service.recall(exchange.placed.scope, asked)
-        exchange.recalled, exchange.messages = recalled, recalled.messages
-        if recalled.outcome is RecallOutcome.UNAVAILABLE:
-            raise recalled.error or RuntimeError(recalled.reason)
-        if any(note.startswith(_BY_WORDS) for note in recalled.notes):
-            exchange.trouble = "embedder_unavailable"
+        recalled = await service.recall(placed.scope, asked)
+        if recalled.failure is not None and recalled.outcome is RecallOutcome.UNAVAILABLE:
+            # A recall does not raise what went wrong, but it counts.
+            raise recalled.failure
+        return service.care.threads, placed, recalled
 
     async def keep_said(self, exchange: Exchange) -> None:
         """Keep what the user says that was not kept before; it is on disk when this returns without trouble."""
@@ -117,11 +111,14 @@ class ChatMemory:
             return
         ids = [new_id() for _ in placed.new]
         messages = [{**each.message, "turn_id": id} for each, id in zip(placed.new, ids, strict=True)]
-        turns, trouble = await self._keeper.write(placed.scope, messages)
-        exchange.trouble = exchange.trouble or trouble
-        self._service.threads.note(placed, [each.mark for each in placed.new], turns)
+        # Whoever waited for memory in vain does not wait a second time.
+        within_s = 0.0 if exchange.trouble == "timeout" else None
+        kept = await self._keeper.write(placed.scope, messages, within_s=within_s)
+        exchange.trouble = exchange.trouble or kept.reason or ""
+        if exchange.threads is not None:
+            exchange.threads.note(placed, [each.mark for each in placed.new], kept.turns)
         said = [id for id, each in zip(ids, placed.new, strict=True) if each.role == Role.USER]
-        exchange.turn_id = said[-1] if said else ""
+        exchange.turn_id = said[-1] if said and kept.safe else ""
 
     async def keep_answer(self, exchange: Exchange, text: str) -> None:
         """Keep what the assistant said, as far as it came."""
@@ -130,8 +127,9 @@ class ChatMemory:
         if placed is None:
             return
         message = {"role": Role.ASSISTANT, "content": text, "turn_id": new_id()}
-        turns, _ = await self._keeper.write(placed.scope, [message])
-        self._service.threads.note(placed, [placed.last], turns)
+        kept = await self._keeper.write(placed.scope, [message])
+        if exchange.threads is not None:
+            exchange.threads.note(placed, [placed.last], kept.turns)
 
     def behind(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it whoever goes away meanwhile; `close` waits for it."""
@@ -144,10 +142,3 @@ class ChatMemory:
         """Wait for what is under way."""
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _last_words(messages: Sequence[object]) -> tuple[Spoken, ...]:
-    """What the user says after the last answer."""
-    said = spoken(messages)
-    last = next((at + 1 for at in range(len(said) - 1, -1, -1) if said[at].role == Role.ASSISTANT), 0)
-    return said[last:]

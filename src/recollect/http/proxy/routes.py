@@ -9,13 +9,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from recollect.http.proxy.chat import ChatCompletions
-from recollect.http.proxy.keeping import Keeping
 from recollect.http.proxy.memory import ChatMemory
 from recollect.http.proxy.passthrough import Passthrough
+from recollect.http.proxy.safekeeping import Safekeeping
 from recollect.http.proxy.steering import Defaults
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.upstreams import open_upstreams
-from recollect.service import Service
 from recollect.settings import Settings
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -36,12 +35,11 @@ class Proxy:
         return [*chat, Route("/v1/{path:path}", _Endpoint(self.rest), methods=_METHODS)]
 
     @asynccontextmanager
-    async def running(self, service: Service) -> AsyncIterator[None]:
+    async def running(self, keeper: Safekeeping) -> AsyncIterator[None]:
         """Ready to answer; afterwards all that is under way has been kept."""
         settings = self._settings
         upstreams = open_upstreams(settings, without=ExtractiveUpstream())
-        keeper = Keeping(service, read_s=settings.chat_recall_s)
-        memory = ChatMemory(service, keeper, limit=settings.search_limit, min_score=settings.search_min_score)
+        memory = ChatMemory(keeper, limit=settings.search_limit, min_score=settings.search_min_score)
         defaults = Defaults(
             user=settings.chat_user, memory_id=settings.chat_memory_id, tells_hits=settings.chat_memory_hits
         )

@@ -37,6 +37,7 @@ from recollect.service import Service
 from recollect.settings import Settings
 from recollect.upkeep.spilled import Spilled, as_given
 from recollect.wiring import spill_folder
+from recollect.write.screening.given import Redacting
 
 _log = logging.getLogger("recollect")
 T = TypeVar("T")
@@ -82,7 +83,7 @@ class Safekeeping:
 
     def __init__(self, service: Callable[[], Service], journal: Journal, *, budget_s: float, redacted: bool) -> None:
         self._service, self._journal = service, journal
-        self._budget_s, self._redacted = budget_s, redacted
+        self._budget_s, self._redacting = budget_s, Redacting(turns=redacted)
         self.reads, self.writes = Breaker(), Breaker()
         self.replay = Replay(journal, service)
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -150,7 +151,7 @@ class Safekeeping:
         the replay finds it done.
         """
         given_at = now()
-        turns = tuple(heard(scope, messages, redacted=self._redacted))
+        turns = tuple(heard(scope, messages, self._redacting)[0])
         if not turns:
             return Kept()
         within_s = self._budget_s if within_s is None else within_s

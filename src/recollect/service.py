@@ -13,6 +13,7 @@ from typing import Any
 from recollect import recall, remember
 from recollect.care import Care
 from recollect.errors import NotFound, RecollectError
+from recollect.ledger.responses import Responses
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -257,6 +258,15 @@ class Service:
     async def users(self) -> list[str]:
         """Everyone who has memories."""
         return await self._ledger.users()
+
+    @property
+    def responses(self) -> Responses:
+        """The Responses and Conversations of OpenAI's API that are kept."""
+        return self._ledger
+
+    async def epoch(self, user: str) -> int:
+        """What counts how often something of the user was erased."""
+        return (await self._ledger.revision(user)).epoch
 
     # Upkeep
 

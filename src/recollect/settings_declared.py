@@ -376,6 +376,13 @@ class Settings(BaseModel):
         ),
     ] = 256
 
+    responses_days: Annotated[
+        float,
+        Field(
+            gt=0, le=36_500, description="How long Responses and Conversations are kept after they were last used."
+        ),
+    ] = 30.0
+
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
     server_processes: Annotated[

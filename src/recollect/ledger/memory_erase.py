@@ -20,6 +20,7 @@ from recollect.ledger.cascade import (
     without,
 )
 from recollect.ledger.memory_chores import MemoryChores
+from recollect.ledger.memory_responses import MemoryResponses, drop_inside, drop_mentioned
 from recollect.ledger.memory_rows import User
 from recollect.ledger.plan import Revert
 from recollect.model.change import Applied, By, Change, Restore, Update
@@ -31,7 +32,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryChores):
+class MemoryErasing(MemoryChores, MemoryResponses):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     def __init__(self) -> None:
@@ -75,7 +76,8 @@ class MemoryErasing(MemoryChores):
         if by_id:
             noted = replace(noted, ids=(*noted.ids, *sorted(result.gone.difference(noted.ids))))
         else:
-            counts |= self._drop_sessions(scope, user, whole_project=what.target is Target.PROJECT)
+            dropped = self._drop_sessions(scope, user, whole_project=what.target is Target.PROJECT)
+            counts = {kind: counts.get(kind, 0) + dropped.get(kind, 0) for kind in {**counts, **dropped}}
         blanked = _blank_summaries(scope.user, user, result)
         self._void_jobs(scope.user, result.gone)
         if scope.user in self._users:
@@ -92,7 +94,9 @@ class MemoryErasing(MemoryChores):
             "history": len(user.entries),
             "conversations": len(user.conversations),
             "jobs": sum(job.scope.user == name for job in self._jobs.values()),
-            "responses": 0,
+            "responses": len(user.responses),
+            "threads": len(user.threads),
+            "items": sum(map(len, user.thread_items.values())),
             "replies": len(user.done),
             "keys": 0,
             "usage": sum(place[0] == name for place in self._spent),
@@ -130,7 +134,7 @@ class MemoryErasing(MemoryChores):
         if whole_project:
             mine = (scope.user, scope.project)
             self._chores = {place: begun for place, begun in self._chores.items() if place[:2] != mine}
-        return {"conversations": len(gone), "jobs": len(jobs)}
+        return {"conversations": len(gone), "jobs": len(jobs), **drop_inside(user, inside)}
 
     def _void_jobs(self, user: str, ids: Collection[str]) -> None:
         """Have what runs done again, and keep jobs from naming or quoting what is gone."""
@@ -229,7 +233,7 @@ def _remove(user: User, ids: Collection[str]) -> dict[str, int]:
     ]
     for key in named:
         del user.done[key]
-    return counts | {"replies": len(named), "responses": 0}
+    return counts | {"replies": len(named), **drop_mentioned(user, ids)}
 
 
 def _blank_summaries(name: str, user: User, result: Cascade) -> list[Remade]:

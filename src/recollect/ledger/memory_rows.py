@@ -13,6 +13,7 @@ from recollect.ledger.plan import Known
 from recollect.ledger.protocol import IndexRow
 from recollect.model.change import Applied, Entry, Once, Outcome
 from recollect.model.memory import MemoryRecord
+from recollect.model.response import KeptResponse, Plain, Thread
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 from recollect.model.traits import speaker_of, traits_of
@@ -41,6 +42,10 @@ class User:
     turn_ids: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     conversations: dict[tuple[str, str], Conversation] = field(default_factory=dict)
     done: dict[str, tuple[Once, Applied, datetime]] = field(default_factory=dict)
+    responses: dict[str, KeptResponse] = field(default_factory=dict)
+    threads: dict[str, Thread] = field(default_factory=dict)
+    # The items of each thread by their id, with what they hold words of.
+    thread_items: dict[str, dict[str, tuple[Plain, tuple[str, ...]]]] = field(default_factory=dict)
 
 
 def known_of(user: User) -> Known:

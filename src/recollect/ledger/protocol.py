@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from recollect.ledger.jobs import Jobs
+from recollect.ledger.responses import Responses
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt
@@ -99,7 +100,7 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Protocol):
+class Ledger(Jobs, Responses, Protocol):
     """Keeps memories, turns and their history, and jobs; what it acknowledged is on disk."""
 
     # Writing ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ pytest.register_assert_rewrite(
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
             "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
-            "effects", "usage", "erase", "erase_again",
+            "effects", "usage", "erase", "erase_again", "responses", "response_erase",
         )
     )
 )  # fmt: skip
@@ -42,6 +42,8 @@ from recollect.testing.suite_job_lists import JobListSuite
 from recollect.testing.suite_jobs import JobSuite
 from recollect.testing.suite_keyed import KeyedSuite
 from recollect.testing.suite_records import RecordSuite
+from recollect.testing.suite_response_erase import ResponseEraseSuite
+from recollect.testing.suite_responses import ResponseSuite
 from recollect.testing.suite_said import SaidSuite
 from recollect.testing.suite_samples import MODEL, Open
 from recollect.testing.suite_scopes import ScopeSuite
@@ -81,6 +83,8 @@ class LedgerSuite(
     UsageSuite,
     EraseSuite,
     EraseAgainSuite,
+    ResponseSuite,
+    ResponseEraseSuite,
 ):
     """Everything a ledger promises."""
 

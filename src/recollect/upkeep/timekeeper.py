@@ -116,6 +116,7 @@ class Timekeeper:
             return
         await self._ledger.prune_jobs(moment - _KEPT_JOBS)
         await self._ledger.prune_replies(moment - _KEPT_REPLIES)
+        await self._ledger.prune_responses(moment)
         await self._ledger.purge(moment - timedelta(days=self._house.forget_days))
 
     async def _is_time(self, name: str, moment: datetime, every: timedelta) -> bool:

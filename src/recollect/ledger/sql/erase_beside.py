@@ -8,6 +8,7 @@ from typing import Any
 
 from recollect.ledger.cascade import mentions, without
 from recollect.ledger.sql.job_rows import UNLEASED, hold, set_queue
+from recollect.ledger.sql.responses import drop_all
 from recollect.ledger.sql.tx import Tx
 from recollect.model.scope import Scope
 from recollect.model.times import now, to_micros
@@ -24,6 +25,8 @@ OF_USER: Mapping[str, str] = {
     "chores": "",
     "jobs": "jobs",
     "responses": "responses",
+    "threads": "threads",
+    "thread_items": "items",
     "idempotency": "replies",
     "api_keys": "keys",
     "usage": "usage",
@@ -52,6 +55,10 @@ async def drop_sessions(tx: Tx, scope: Scope, *, whole_project: bool, counts: di
     test, params = _inside(scope, whole_project=whole_project)
     await delete(tx, "turns", test, params)
     counts["conversations"] = await delete(tx, "conversations", test, params)
+    counts["responses"] = await delete(tx, "responses", test, params)
+    of_threads = f"user_id = :user AND thread_id IN (SELECT id FROM threads WHERE {test})"
+    counts["items"] = await delete(tx, "thread_items", of_threads, params)
+    counts["threads"] = await delete(tx, "threads", test, params)
     if whole_project:
         await delete(tx, "chores", test, params)
 
@@ -119,17 +126,23 @@ async def blank_summaries(tx: Tx, user: str, sessions: Iterable[tuple[str, str]]
 
 
 async def drop_mentions(tx: Tx, user: str, ids: Collection[str], counts: dict[str, int]) -> None:
-    """Remove replies and responses that name what is gone."""
-    gone = set(ids)
-    for kind, table, name, column in (
-        ("replies", "idempotency", '"key"', "result"),
-        ("responses", "responses", "id", "body"),
-    ):
-        rows = await tx.rows(f"SELECT {name}, {column} FROM {table} WHERE user_id = :user", {"user": user})
-        named = [id for id, text in rows if mentions(json.loads(text), gone)]
-        if named:
-            await tx.run(
-                f"DELETE FROM {table} WHERE user_id = :user AND {tx.dialect.among(name, 'named')}",
-                {"user": user, "named": named},
-            )
-        counts[kind] = len(named)
+    """Remove replies, responses and items that name what is gone."""
+    gone, mine = set(ids), {"user": user}
+    rows = await tx.rows('SELECT "key", result FROM idempotency WHERE user_id = :user', mine)
+    replies = [key for key, text in rows if mentions(json.loads(text), gone)]
+    await tx.many(
+        'DELETE FROM idempotency WHERE user_id = :user AND "key" = :key', [{**mine, "key": key} for key in replies]
+    )
+    rows = await tx.rows("SELECT id, names FROM responses WHERE user_id = :user AND names <> '[]'", mine)
+    responses = [id for id, text in rows if gone.intersection(json.loads(text))]
+    await drop_all(tx, user, responses)
+    rows = await tx.rows(
+        "SELECT thread_id, id, names FROM thread_items WHERE user_id = :user AND names <> '[]'", mine
+    )
+    items = [(thread, id) for thread, id, text in rows if gone.intersection(json.loads(text))]
+    await tx.many(
+        "DELETE FROM thread_items WHERE user_id = :user AND thread_id = :thread AND id = :id",
+        [{**mine, "thread": thread, "id": id} for thread, id in items],
+    )
+    for kind, named in (("replies", replies), ("responses", responses), ("items", items)):
+        counts[kind] = counts.get(kind, 0) + len(named)

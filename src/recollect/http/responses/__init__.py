@@ -1,0 +1,1 @@
+"""OpenAI's Responses and Conversations: kept in the ledger, answered by any upstream, with memory."""

@@ -1,0 +1,127 @@
+"""Requests and answers as ASGI has them, without a framework in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+from starlette.types import Message, Receive, Scope, Send
+
+from recollect.errors import RecollectError
+from recollect.http.responses.parts import Parts
+from recollect.http.responses.wrong import TooLarge, error_answer
+from recollect.http.upstream.protocol import Header
+
+_JSON: Header = (b"content-type", b"application/json")
+
+
+class ClientLeft(Exception):
+    """Whoever asked is gone; nobody is left to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, and the way to answer it."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    parts: Parts
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        return self.scope["headers"]  # type: ignore[no-any-return]
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+
+    def named(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.scope["path_params"][name])
+
+    async def body(self) -> bytes:
+        """The whole body."""
+        pieces, size = [], 0
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientLeft
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > self.parts.max_body_bytes:
+                raise TooLarge(f"the body is larger than {self.parts.max_body_bytes:,} bytes; send less at a time")
+            if not message.get("more_body", False):
+                return b"".join(pieces)
+
+    async def start(self, status: int, headers: Sequence[Header]) -> None:
+        """Send the head of an answer."""
+        await self.send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    async def write(self, body: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body; the last one says that no more comes."""
+        await self.send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def answer(self, status: int, body: bytes, headers: Sequence[Header] = ()) -> None:
+        """Send an answer in one piece."""
+        await self.start(status, [*headers, (b"content-length", str(len(body)).encode())])
+        await self.write(body, more=False)
+
+    async def answer_json(
+        self, value: Mapping[str, Any], headers: Sequence[Header] = (), *, status: int = 200
+    ) -> None:
+        """Send an answer in JSON."""
+        await self.answer(status, json.dumps(value, separators=(",", ":")).encode(), [_JSON, *headers])
+
+    async def unless_left(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work, and drop it where it is as soon as the client is gone."""
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self._left())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientLeft
+            await working
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+
+    async def _left(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+
+Handler: TypeAlias = Callable[[Request], Awaitable[None]]
+
+
+class Endpoint:
+    """An ASGI application that answers one kind of request, errors included."""
+
+    def __init__(self, parts_of: Callable[[Scope], Parts], handler: Handler) -> None:
+        self._parts_of = parts_of
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        request = Request(scope, receive, noting, self._parts_of(scope))
+        try:
+            await self._handler(request)
+        except ClientLeft:
+            return
+        except RecollectError as error:
+            if begun:
+                # The head is gone: all that is left is to break the connection off.
+                raise
+            status, body = error_answer(error)
+            retry = [(b"retry-after", b"1")] if error.retryable else []
+            await request.answer(status, body, [_JSON, *retry])

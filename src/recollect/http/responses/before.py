@@ -1,0 +1,71 @@
+"""What came before a request: a chain of responses, the items of a conversation, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recollect.errors import NotFound, Unavailable
+from recollect.http.responses.asked import Asked, Json
+from recollect.http.responses.ids import fresh_id
+from recollect.http.responses.parts import Parts
+from recollect.http.responses.wrong import BadRequest
+from recollect.model.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was said until now, and where that is kept.
+
+    `upstream` can go on from the last response by itself. Without an epoch nothing is kept: the ledger is away.
+    """
+
+    scope: Scope
+    root_id: str
+    epoch: int | None
+    items: tuple[Json, ...] = ()
+    upstream: str = ""
+
+
+async def load_before(asked: Asked, scope: Scope, parts: Parts) -> Before:
+    """What came before; what is not the user's is not found."""
+    if not asked.previous_id and not asked.thread_id:
+        root = fresh_id("response")
+        return Before(_within(scope, Scope(scope.user, "", root)), root, await _epoch(scope.user, parts))
+    epoch = await parts.kept.epoch(scope.user)
+    if asked.thread_id:
+        thread = await parts.kept.responses.thread(scope, asked.thread_id)
+        items = await parts.kept.responses.thread_items(scope, asked.thread_id)
+        return Before(_within(scope, thread.scope), fresh_id("response"), epoch, tuple(map(dict, items)))
+    try:
+        chain = await parts.kept.responses.response_chain(scope, asked.previous_id)
+    except NotFound:
+        raise BadRequest(
+            f"Previous response with id '{asked.previous_id}' not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        ) from None
+    said = [item for each in chain for item in (*each.asked, *(each.body.get("output") or ())) if _is_whole(item)]
+    last = chain[-1]
+    upstream = last.upstream if last.epoch == epoch else ""
+    return Before(_within(scope, last.scope), last.root_id, epoch, tuple(map(dict, said)), upstream)
+
+
+def _within(scope: Scope, before: Scope) -> Scope:
+    """The scope that is asked for; where it names none, the project and session of what came before."""
+    return replace(scope, project=scope.project or before.project, session=scope.session or before.session)
+
+
+def _is_whole(item: Mapping[str, Any]) -> bool:
+    """Whether an item can be said again: a call that was cut off cannot."""
+    return item.get("status") != "incomplete" or item.get("type") == "message"
+
+
+async def _epoch(user: str, parts: Parts) -> int | None:
+    """The user's epoch; None if the ledger cannot tell soon: a chat does not wait for it."""
+    try:
+        return await asyncio.wait_for(parts.kept.epoch(user), parts.patience_s)
+    except (Unavailable, TimeoutError):
+        return None

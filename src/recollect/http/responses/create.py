@@ -1,0 +1,116 @@
+"""POST /v1/responses: recall, ask the upstream in its language, answer, remember."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recollect.errors import UpstreamUnavailable
+from recollect.http.responses.asgi import Request
+from recollect.http.responses.asked import Asked, read_asked
+from recollect.http.responses.before import Before, load_before
+from recollect.http.responses.injected import edits_of, native_body
+from recollect.http.responses.keeping import Keeper
+from recollect.http.responses.native import relay_native
+from recollect.http.responses.parts import Exchange, memory_headers
+from recollect.http.responses.sending import judged, read_whole, relayed_headers, sent_headers, to_bytes
+from recollect.http.responses.to_chat import to_chat
+from recollect.http.responses.to_messages import Placed, check_translatable, to_messages
+from recollect.http.responses.translated import answer_translated
+from recollect.http.responses.wrong import BadRequest, error_object
+from recollect.http.upstream.protocol import Ask, Reply, Upstream
+from recollect.model.times import now
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One request on its way."""
+
+    asked: Asked
+    before: Before
+    placed: Sequence[Placed]
+    exchange: Exchange
+    upstream: Upstream
+
+
+async def create(request: Request) -> None:
+    """Answer a request for a response; a client that goes away ends it."""
+    asked = read_asked(await request.body())
+    await request.unless_left(_create(request, asked))
+
+
+async def _create(request: Request, asked: Asked) -> None:
+    parts, begun_at = request.parts, now()
+    steering = parts.steer(asked.fields, request.headers)
+    before = await load_before(asked, steering.scope, parts)
+    asked = replace(asked, items=_resolved(asked, before))
+    placed = to_messages([*before.items, *asked.items])
+    steered = replace(steering, scope=before.scope)
+    exchange = await parts.memory.begin(steered, [each.message for each in placed])
+    turn = _Turn(asked, before, placed, exchange, parts.upstream_of(asked.model))
+    # In a task of its own: what the user said is kept even if they leave now.
+    said = parts.tasks.start(parts.memory.keep_said(exchange))
+    try:
+        is_native, reply = await _sent(request, turn)
+    except UpstreamUnavailable as error:
+        await asyncio.shield(said)
+        body = error_object(str(error), kind="server_error", code="upstream_unavailable")
+        await request.answer_json(body, memory_headers(exchange), status=502)
+        return
+    try:
+        await asyncio.shield(said)
+        if reply.status >= 400:
+            whole = await read_whole(reply)
+            headers = [*relayed_headers(whole.headers), *memory_headers(exchange)]
+            await request.answer(whole.status, whole.body, headers)
+            return
+        keeper = Keeper(parts=parts, asked=asked, before=before, exchange=exchange, begun_at=begun_at)
+        hits = list(exchange.hits) if getattr(steering, "tell_hits", False) else None
+        if is_native:
+            await relay_native(request, reply, keeper, upstream=turn.upstream.name, hits=hits)
+        else:
+            await answer_translated(request, reply, keeper, hits=hits)
+    finally:
+        await reply.close()
+
+
+async def _sent(request: Request, turn: _Turn) -> tuple[bool, Reply]:
+    """The reply, and whether it is one of the Responses API."""
+    parts, name = request.parts, turn.upstream.name
+    mode = parts.speech.of(name)
+    headers = sent_headers(request.headers)
+    if mode != "translate":
+        count = len(turn.before.items) + len(turn.asked.items)
+        edits = edits_of(turn.placed, turn.exchange.messages, count=count)
+        body = native_body(turn.asked, turn.before, edits, upstream=name)
+        ask = Ask(method="POST", path="/responses", headers=headers, body=body)
+        reply = await turn.upstream.send(ask)
+        if mode == "native":
+            return True, reply
+        speaks, reply = await judged(reply, turn.asked)
+        if speaks:
+            if reply.status < 400:
+                parts.speech.learned(name, "native")
+            return True, reply
+    check_translatable(turn.asked.items)
+    chat = to_bytes(to_chat(turn.asked.fields, turn.exchange.messages))
+    reply = await turn.upstream.send(Ask(method="POST", path="/chat/completions", headers=headers, body=chat))
+    if mode == "auto" and reply.status not in (404, 405):
+        parts.speech.learned(name, "translate")
+    return False, reply
+
+
+def _resolved(asked: Asked, before: Before) -> Sequence[dict[str, Any]]:
+    """The items that are asked, with those that only name an item of what came before in full."""
+    known = {item["id"]: item for item in before.items if "id" in item}
+    items = []
+    for at, item in enumerate(asked.items):
+        if item.get("type") == "item_reference" and item.get("id") in known:
+            items.append(known[item["id"]])
+            continue
+        if item.get("type") == "item_reference" and (asked.previous_id or asked.thread_id):
+            raise BadRequest(f"Item with id '{item.get('id')}' not found.", param=f"input[{at}].id", code="not_found")
+        items.append(item)
+    return items

@@ -1,0 +1,134 @@
+"""What the Responses API is made of: memory, upstreams, the ledger, and what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, Protocol, TypeAlias
+
+from recollect.http.responses.asked import Json
+from recollect.http.upstream.protocol import Header, Upstream
+from recollect.ledger.responses import Responses
+from recollect.model.scope import Scope
+
+_log = logging.getLogger("recollect")
+
+Mode: TypeAlias = Literal["auto", "native", "translate"]
+Message: TypeAlias = Mapping[str, Any]
+# How a request steers memory: a dataclass with a scope.
+Steering: TypeAlias = Any
+
+
+class Exchange(Protocol):
+    """What was asked, with what is remembered put into it."""
+
+    @property
+    def messages(self) -> Sequence[Message]: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def hits(self) -> Sequence[Any]: ...
+
+    @property
+    def turn_id(self) -> str | None: ...
+
+
+class Memory(Protocol):
+    """Memory for chats; nothing it does fails a chat."""
+
+    async def begin(self, steering: Steering, messages: Sequence[Message]) -> Exchange: ...
+
+    async def keep_said(self, exchange: Any) -> None: ...
+
+    async def keep_answer(self, exchange: Any, text: str, *, whole: bool) -> str | None: ...
+
+
+class Kept(Protocol):
+    """The part of the service that keeps responses."""
+
+    @property
+    def responses(self) -> Responses: ...
+
+    async def epoch(self, user: str) -> int: ...
+
+
+class Speech:
+    """Which upstreams speak the Responses API; of one that is not told, what was found out is remembered."""
+
+    def __init__(self, modes: Mapping[str, Mode] | None = None) -> None:
+        self._modes = dict(modes or {})
+
+    def of(self, upstream: str) -> Mode:
+        return self._modes.get(upstream, "auto")
+
+    def learned(self, upstream: str, mode: Mode) -> None:
+        self._modes[upstream] = mode
+
+
+class Tasks:
+    """Work that goes on when the client who caused it is gone; `close` waits for its end."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def finish(self, work: Coroutine[Any, Any, Any], *, within_s: float) -> None:
+        """Wait for the work; what takes longer goes on by itself."""
+        done, _ = await asyncio.wait({self.start(work)}, timeout=within_s)
+        if not done:
+            _log.warning("keeping a response takes longer than %s s; it goes on", within_s)
+
+    async def close(self) -> None:
+        if self._running:
+            await asyncio.wait(set(self._running))
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """A response that is being answered in this process."""
+
+    task: asyncio.Task[Any]
+    response: Callable[[], Json]
+    is_cancelled: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One of these for a server; `steer` is given a request's fields and headers."""
+
+    kept: Kept
+    memory: Memory
+    upstream_of: Callable[[str], Upstream]
+    steer: Callable[[Mapping[str, Any], Sequence[Header]], Steering]
+    speech: Speech = field(default_factory=Speech)
+    kept_for: timedelta = timedelta(days=30)
+    patience_s: float = 2.0
+    max_body_bytes: int = 50_000_000
+    tasks: Tasks = field(default_factory=Tasks)
+    # By user and id.
+    under_way: dict[tuple[str, str], UnderWay] = field(default_factory=dict)
+
+    def scope(self, fields: Mapping[str, Any], headers: Sequence[Header]) -> Scope:
+        """Whose responses a request is about."""
+        scope: Scope = self.steer(fields, headers).scope
+        return scope
+
+
+def memory_headers(exchange: Exchange) -> list[Header]:
+    """What every answer says of memory."""
+    return [
+        (b"x-memory-status", exchange.status.encode("latin-1", "replace")),
+        (b"x-memory-hits", str(len(exchange.hits)).encode()),
+        (b"x-memory-turn", (exchange.turn_id or "").encode("latin-1", "replace")),
+    ]

@@ -1,0 +1,99 @@
+"""What can be done with a response that is kept: read it, list what it was asked, delete or cancel it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recollect.errors import NotFound
+from recollect.http.responses.asgi import Request
+from recollect.http.responses.wrong import BadRequest
+from recollect.model.response import KeptResponse, Plain
+from recollect.model.scope import Scope
+
+_MOST = 100
+
+
+def scope_of(request: Request) -> Scope:
+    """Whose things the request is about: said by a header, or by `user` in the query."""
+    named = {"user": request.query["user"]} if request.query.get("user") else {}
+    return request.parts.scope(named, request.headers)
+
+
+async def retrieve(request: Request) -> None:
+    """GET /v1/responses/{id}"""
+    if request.query.get("stream", "").lower() in ("true", "1"):
+        raise BadRequest(
+            "a response that was answered cannot be streamed again: leave stream out to get it whole",
+            param="stream",
+            code="unsupported_value",
+        )
+    scope, id = scope_of(request), request.named("response_id")
+    if under_way := request.parts.under_way.get((scope.user, id)):
+        await request.answer_json(under_way.response())
+        return
+    await request.answer_json((await _kept(request, scope, id)).body)
+
+
+async def _kept(request: Request, scope: Scope, id: str) -> KeptResponse:
+    try:
+        return await request.parts.kept.responses.response(scope, id)
+    except NotFound:
+        raise NotFound(f"Response with id '{id}' not found.") from None
+
+
+async def delete(request: Request) -> None:
+    """DELETE /v1/responses/{id}"""
+    scope, id = scope_of(request), request.named("response_id")
+    await _kept(request, scope, id)
+    await request.parts.kept.responses.drop_response(scope, id)
+    await request.answer_json({"id": id, "object": "response", "deleted": True})
+
+
+async def cancel(request: Request) -> None:
+    """POST /v1/responses/{id}/cancel"""
+    scope, id = scope_of(request), request.named("response_id")
+    under_way = request.parts.under_way.get((scope.user, id))
+    if under_way is None:
+        kept = await _kept(request, scope, id)
+        raise BadRequest(
+            f"response {id} is {kept.body.get('status')}: only one that is still being answered can be cancelled",
+            code="invalid_state",
+        )
+    under_way.is_cancelled = True
+    under_way.task.cancel()
+    await under_way.over.wait()
+    await request.answer_json(under_way.response())
+
+
+async def input_items(request: Request) -> None:
+    """GET /v1/responses/{id}/input_items"""
+    kept = await _kept(request, scope_of(request), request.named("response_id"))
+    after, newest_first, limit = page_asked(request.query)
+    items = list(reversed(kept.asked)) if newest_first else list(kept.asked)
+    ids = [item["id"] for item in items]
+    if after:
+        items = items[ids.index(after) + 1 :] if after in ids else []
+    await request.answer_json(listed(items[: limit + 1], limit))
+
+
+def page_asked(query: Mapping[str, str]) -> tuple[str, bool, int]:
+    """Which page is asked for: after which item, whether the newest come first, and how many."""
+    order, limit = query.get("order", "desc"), query.get("limit", "20")
+    if order not in ("asc", "desc"):
+        raise BadRequest("order must be asc or desc", param="order", code="invalid_value")
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= _MOST:
+        raise BadRequest(f"limit must be a number from 1 to {_MOST}", param="limit", code="invalid_value")
+    return query.get("after", ""), order == "desc", int(limit)
+
+
+def listed(items: Sequence[Plain], limit: int) -> dict[str, Any]:
+    """A page of items; one more than asked for says that there is another page."""
+    page = [dict(item) for item in items[:limit]]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": len(items) > limit,
+    }

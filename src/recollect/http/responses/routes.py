@@ -1,0 +1,34 @@
+"""Where the Responses and Conversations APIs are served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
+
+from recollect.http.responses import conversations, create, reading
+from recollect.http.responses.asgi import Endpoint, Handler
+from recollect.http.responses.parts import Parts
+
+_CONVERSATION = "/v1/conversations/{conversation_id}"
+_TABLE: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/v1/responses", create.create),
+    ("GET", "/v1/responses/{response_id}", reading.retrieve),
+    ("DELETE", "/v1/responses/{response_id}", reading.delete),
+    ("POST", "/v1/responses/{response_id}/cancel", reading.cancel),
+    ("GET", "/v1/responses/{response_id}/input_items", reading.input_items),
+    ("POST", "/v1/conversations", conversations.create),
+    ("GET", _CONVERSATION, conversations.retrieve),
+    ("POST", _CONVERSATION, conversations.update),
+    ("DELETE", _CONVERSATION, conversations.delete),
+    ("GET", f"{_CONVERSATION}/items", conversations.list_items),
+    ("POST", f"{_CONVERSATION}/items", conversations.create_items),
+    ("GET", f"{_CONVERSATION}/items/{{item_id}}", conversations.retrieve_item),
+    ("DELETE", f"{_CONVERSATION}/items/{{item_id}}", conversations.delete_item),
+)
+
+
+def responses_routes(parts_of: Callable[[Scope], Parts]) -> list[BaseRoute]:
+    """The routes, for an application that can tell for a request what they are to work with."""
+    return [Route(path, Endpoint(parts_of, handler), methods=[method]) for method, path, handler in _TABLE]

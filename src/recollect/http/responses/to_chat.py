@@ -1,0 +1,100 @@
+"""A request for a response as a request for a chat completion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recollect.http.responses.asked import Json
+from recollect.http.responses.wrong import unsupported
+
+# Fields that steer memory: none of them is sent to any upstream.
+OUR_FIELDS = frozenset(
+    {
+        "memory_id",
+        "memory_top_k",
+        "memory_recency_weight",
+        "memory_score_threshold",
+        "memory_config",
+        "memory_context",
+    }
+)
+# Fields of the Responses API that say something else in chat completions, or nothing.
+_OWN = frozenset(
+    {
+        "input", "instructions", "previous_response_id", "conversation", "store", "background", "include", "metadata",
+        "max_output_tokens", "max_tool_calls", "truncation", "reasoning", "text", "tools", "tool_choice",
+        "parallel_tool_calls", "stream", "stream_options", "top_logprobs", "prompt", "context_management",
+    }
+)  # fmt: skip
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Json:
+    """The body that asks the same of chat completions; fields nobody knows are passed on as they are."""
+    if fields.get("prompt"):
+        raise unsupported("a prompt template", param="prompt", instead="write its text into instructions or input")
+    instructions = fields.get("instructions")
+    head = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
+    chat: Json = {name: value for name, value in fields.items() if name not in _OWN | OUR_FIELDS}
+    chat["messages"] = [*head, *messages]
+    # Upstreams that need this translation know the older name.
+    if (most := fields.get("max_output_tokens")) is not None:
+        chat["max_tokens"] = most
+    if tools := fields.get("tools"):
+        chat["tools"] = [_tool(tool, at) for at, tool in enumerate(tools)]
+        for name in ("tool_choice", "parallel_tool_calls"):
+            if fields.get(name) is not None:
+                chat[name] = _tool_choice(fields[name])
+    if isinstance(reasoning := fields.get("reasoning"), dict) and reasoning.get("effort"):
+        chat["reasoning_effort"] = reasoning["effort"]
+    if isinstance(text := fields.get("text"), dict):
+        chat |= _text(text)
+    most_likely = fields.get("top_logprobs")
+    if most_likely or _LOGPROBS in (fields.get("include") or ()):
+        chat |= {"logprobs": True} | ({"top_logprobs": most_likely} if most_likely else {})
+    if fields.get("stream"):
+        chat |= {"stream": True, "stream_options": {"include_usage": True}}
+    return chat
+
+
+def _text(text: Mapping[str, Any]) -> Json:
+    said: Json = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    form = text.get("format")
+    form = form if isinstance(form, dict) else {}
+    match form.get("type"):
+        case "json_schema":
+            known = {name: form[name] for name in ("name", "description", "schema", "strict") if name in form}
+            said["response_format"] = {"type": "json_schema", "json_schema": known}
+        case "json_object":
+            said["response_format"] = {"type": "json_object"}
+    return said
+
+
+def _tool(tool: object, at: int) -> Json:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    if kind not in ("function", "custom") or not isinstance(tool, dict):
+        raise unsupported(
+            f"the tool {kind}",
+            param=f"tools[{at}]",
+            instead="give functions, or set responses to native for an upstream that has this tool",
+        )
+    names = (
+        ("name", "description", "parameters", "strict") if kind == "function" else ("name", "description", "format")
+    )
+    known = {name: tool[name] for name in names if tool.get(name) is not None}
+    if kind == "custom" and isinstance(form := known.get("format"), dict) and form.get("type") == "grammar":
+        known["format"] = {"type": "grammar", "grammar": {k: v for k, v in form.items() if k != "type"}}
+    return {"type": kind, kind: known}
+
+
+def _tool_choice(choice: object) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    kind = choice.get("type")
+    if kind in ("function", "custom"):
+        return {"type": kind, kind: {"name": choice.get("name")}}
+    if kind == "allowed_tools":
+        allowed = [_tool_choice(each) for each in choice.get("tools") or ()]
+        return {"type": kind, kind: {"mode": choice.get("mode", "auto"), "tools": allowed}}
+    raise unsupported(f"the tool choice {kind}", param="tool_choice", instead="choose a function, auto or none")

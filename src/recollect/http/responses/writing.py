@@ -1,0 +1,190 @@
+"""Output items while they are written: each knows the events that its words come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from recollect.http.responses.asked import Json
+from recollect.http.responses.ids import fresh_id
+
+
+class Open(Protocol):
+    """An item that more may be added to; closed, `item` is whole."""
+
+    item: Json
+
+    def begin(self) -> list[Json]: ...
+
+    def close(self, status: str) -> list[Json]: ...
+
+
+def _added(item: Json, at: int) -> Json:
+    return {"type": "response.output_item.added", "output_index": at, "item": item}
+
+
+def _done(item: Json, at: int) -> Json:
+    return {"type": "response.output_item.done", "output_index": at, "item": item}
+
+
+class Reasoning:
+    """What the model thought, told as a summary."""
+
+    def __init__(self, at: int) -> None:
+        self.item: Json = {"id": fresh_id("reasoning"), "type": "reasoning", "summary": []}
+        self._at = at
+        self._where = {"item_id": self.item["id"], "output_index": at, "summary_index": 0}
+        self._texts: list[str] = []
+
+    def begin(self) -> list[Json]:
+        part = {"type": "summary_text", "text": ""}
+        return [
+            _added(dict(self.item), self._at),
+            {"type": "response.reasoning_summary_part.added", **self._where, "part": part},
+        ]
+
+    def add(self, text: str) -> list[Json]:
+        self._texts.append(text)
+        return [{"type": "response.reasoning_summary_text.delta", **self._where, "delta": text}]
+
+    def close(self, status: str) -> list[Json]:
+        text = "".join(self._texts)
+        part = {"type": "summary_text", "text": text}
+        self.item = {**self.item, "summary": [part]}
+        return [
+            {"type": "response.reasoning_summary_text.done", **self._where, "text": text},
+            {"type": "response.reasoning_summary_part.done", **self._where, "part": part},
+            _done(self.item, self._at),
+        ]
+
+
+class Message:
+    """What is said to the user: text, or a refusal, or one after the other."""
+
+    def __init__(self, at: int) -> None:
+        head = {"id": fresh_id("message"), "type": "message", "role": "assistant"}
+        self.item: Json = {**head, "status": "in_progress", "content": []}
+        self._at = at
+        self._parts: list[Json] = []
+        self._texts: list[str] = []
+        self._annotations: list[Json] = []
+        self._logprobs: list[Json] = []
+        # Which of the two is being written.
+        self._kind = ""
+
+    def begin(self) -> list[Json]:
+        return [_added(dict(self.item), self._at)]
+
+    @property
+    def _where(self) -> Json:
+        return {"item_id": self.item["id"], "output_index": self._at, "content_index": len(self._parts)}
+
+    def add(self, text: str, *, logprobs: Sequence[Json] = ()) -> list[Json]:
+        events = self._begin_part("output_text")
+        self._texts.append(text)
+        self._logprobs += logprobs
+        delta = {"delta": text, "logprobs": list(logprobs)}
+        return [*events, {"type": "response.output_text.delta", **self._where, **delta}] if text else events
+
+    def refuse(self, text: str) -> list[Json]:
+        events = self._begin_part("refusal")
+        self._texts.append(text)
+        return [*events, {"type": "response.refusal.delta", **self._where, "delta": text}]
+
+    def cite(self, cited: Any) -> list[Json]:
+        events = self._begin_part("output_text")
+        for each in cited if isinstance(cited, list) else ():
+            if isinstance(each, dict):
+                kind = each.get("type")
+                inner = each.get(kind) if isinstance(kind, str) else None
+                note = {"type": kind, **inner} if isinstance(inner, dict) else each
+                where = {**self._where, "annotation_index": len(self._annotations), "annotation": note}
+                events.append({"type": "response.output_text.annotation.added", **where})
+                self._annotations.append(note)
+        return events
+
+    def _begin_part(self, kind: str) -> list[Json]:
+        if kind == self._kind:
+            return []
+        events = self._close_part()
+        self._kind = kind
+        part = {"type": kind, "refusal": ""} if kind == "refusal" else self._text_part("")
+        return [*events, {"type": "response.content_part.added", **self._where, "part": part}]
+
+    def _text_part(self, text: str) -> Json:
+        return {
+            "type": "output_text",
+            "text": text,
+            "annotations": list(self._annotations),
+            "logprobs": list(self._logprobs),
+        }
+
+    def _close_part(self) -> list[Json]:
+        if not self._kind:
+            return []
+        text, where = "".join(self._texts), self._where
+        if self._kind == "refusal":
+            part: Json = {"type": "refusal", "refusal": text}
+            events = [{"type": "response.refusal.done", **where, "refusal": text}]
+        else:
+            part = self._text_part(text)
+            events = [{"type": "response.output_text.done", **where, "text": text, "logprobs": part["logprobs"]}]
+        self._parts.append(part)
+        self._texts, self._annotations, self._logprobs, self._kind = [], [], [], ""
+        return [*events, {"type": "response.content_part.done", **where, "part": part}]
+
+    def close(self, status: str) -> list[Json]:
+        events = self._close_part()
+        self.item = {**self.item, "status": status, "content": self._parts}
+        return [*events, _done(self.item, self._at)]
+
+
+class Call:
+    """A function, or a tool that takes free text, that the model wants called."""
+
+    def __init__(self, at: int, first: Mapping[str, Any]) -> None:
+        self._index = first.get("index")
+        self._is_custom = "custom" in first
+        said = _said(first)
+        self._input = "input" if self._is_custom else "arguments"
+        kind = "custom_tool_call" if self._is_custom else "function_call"
+        self._events = "response.custom_tool_call_input" if self._is_custom else "response.function_call_arguments"
+        call_id = first.get("id") or fresh_id("call")
+        self.item: Json = {"id": fresh_id(kind), "type": kind, "status": "in_progress", "call_id": call_id}
+        self.item |= {"name": said.get("name") or "", self._input: ""}
+        self._at = at
+        self._where = {"item_id": self.item["id"], "output_index": at}
+        self._texts: list[str] = []
+
+    def begin(self) -> list[Json]:
+        return [_added(dict(self.item), self._at)]
+
+    def is_meant_by(self, call: Mapping[str, Any], *, last: bool) -> bool:
+        """Whether a delta goes on with this call; some upstreams leave out the index, or give all calls the same."""
+        id = call.get("id")
+        if id:
+            return bool(id == self.item["call_id"])
+        if (index := call.get("index")) is not None:
+            return bool(index == self._index)
+        return last and not _said(call).get("name")
+
+    def add(self, call: Mapping[str, Any]) -> list[Json]:
+        text = _said(call).get(self._input)
+        if not isinstance(text, str) or not text:
+            return []
+        self._texts.append(text)
+        return [{"type": f"{self._events}.delta", **self._where, "delta": text}]
+
+    def close(self, status: str) -> list[Json]:
+        text = "".join(self._texts)
+        self.item = {**self.item, "status": status, self._input: text}
+        named = {} if self._is_custom else {"name": self.item["name"]}
+        return [
+            {"type": f"{self._events}.done", **self._where, **named, self._input: text},
+            _done(self.item, self._at),
+        ]
+
+
+def _said(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    said = call.get("custom") if "custom" in call else call.get("function")
+    return said if isinstance(said, dict) else {}

@@ -63,7 +63,7 @@ def read_asked(body: bytes) -> Asked:
             param="background",
             code="unsupported_value",
         )
-    if not isinstance(fields.get("metadata") or {}, dict):
+    if not isinstance(fields.get("metadata"), dict | None):
         raise BadRequest("metadata must be an object", param="metadata", code="invalid_type")
     return Asked(
         text=text,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recollect.errors import NotFound, Unavailable
+from recollect.errors import NotFound
 from recollect.http.responses.asked import Asked, Json
 from recollect.http.responses.ids import fresh_id
 from recollect.http.responses.parts import Parts
@@ -19,22 +19,24 @@ from recollect.model.scope import Scope
 class Before:
     """What was said until now, and where that is kept.
 
-    `upstream` can go on from the last response by itself. Without an epoch nothing is kept: the ledger is away.
+    `upstream` can go on from the last response by itself. `epoch` is waited for by who keeps something: no chat waits
+    for it.
     """
 
     scope: Scope
     root_id: str
-    epoch: int | None
+    epoch: asyncio.Future[int]
     items: tuple[Json, ...] = ()
     upstream: str = ""
 
 
 async def load_before(asked: Asked, scope: Scope, parts: Parts) -> Before:
     """What came before; what is not the user's is not found."""
+    epoch = parts.tasks.start(parts.kept.epoch(scope.user))
     if not asked.previous_id and not asked.thread_id:
         root = fresh_id("response")
-        return Before(_within(scope, Scope(scope.user, "", root)), root, await _epoch(scope.user, parts))
-    epoch = await parts.kept.epoch(scope.user)
+        return Before(_within(scope, Scope(scope.user, "", root)), root, epoch)
+    current = await epoch
     if asked.thread_id:
         thread = await parts.kept.responses.thread(scope, asked.thread_id)
         items = await parts.kept.responses.thread_items(scope, asked.thread_id)
@@ -49,7 +51,7 @@ async def load_before(asked: Asked, scope: Scope, parts: Parts) -> Before:
         ) from None
     said = [item for each in chain for item in (*each.asked, *(each.body.get("output") or ())) if _is_whole(item)]
     last = chain[-1]
-    upstream = last.upstream if last.epoch == epoch else ""
+    upstream = last.upstream if last.epoch == current else ""
     return Before(_within(scope, last.scope), last.root_id, epoch, tuple(map(dict, said)), upstream)
 
 
@@ -61,11 +63,3 @@ def _within(scope: Scope, before: Scope) -> Scope:
 def _is_whole(item: Mapping[str, Any]) -> bool:
     """Whether an item can be said again: a call that was cut off cannot."""
     return item.get("status") != "incomplete" or item.get("type") == "message"
-
-
-async def _epoch(user: str, parts: Parts) -> int | None:
-    """The user's epoch; None if the ledger cannot tell soon: a chat does not wait for it."""
-    try:
-        return await asyncio.wait_for(parts.kept.epoch(user), parts.patience_s)
-    except (Unavailable, TimeoutError):
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,15 +28,31 @@ class Keeper:
     exchange: Exchange
     begun_at: datetime
 
+    def start(self, response: Json, *, upstream: str = "") -> asyncio.Task[None] | None:
+        """Begin to keep a response as it stands; None if too much waits for the ledger already."""
+        if self.parts.tasks.is_full:
+            _log.warning("response %s is not kept: too many wait for the ledger", response.get("id"))
+            return None
+        return self.parts.tasks.start(self._keep_all(response, upstream))
+
     async def keep(self, response: Json, *, upstream: str = "") -> None:
-        """Keep a response as it stands; `upstream` is who can go on from it by itself."""
+        """Keep a response; `upstream` is who can go on from it by itself. What takes long goes on without us.
+
+        A client may go on from a response as soon as it has heard of its end, so this comes before. While memory is
+        in trouble nobody waits for it.
+        """
+        task = self.start(response, upstream=upstream)
+        if task is not None and not self.exchange.status.startswith("degraded"):
+            await asyncio.wait({task}, timeout=self.parts.patience_s)
+
+    async def _keep_all(self, response: Json, upstream: str) -> None:
         text = text_of(response)
         names = [self.exchange.turn_id] if self.exchange.turn_id else []
         if text:
             whole = response.get("status") == "completed"
             turn = await self.parts.memory.keep_answer(self.exchange, text, whole=whole)
             names += [turn] if turn else []
-        if self.before.epoch is None or not (self.asked.store or self.asked.thread_id):
+        if not (self.asked.store or self.asked.thread_id):
             return
         try:
             await self._keep(response, tuple(names), upstream)
@@ -63,7 +80,7 @@ class Keeper:
             previous_id=self.asked.previous_id,
             thread_id=self.asked.thread_id,
             upstream=upstream,
-            epoch=self.before.epoch or 0,
+            epoch=await self.before.epoch,
             created_at=self.begun_at,
             expires_at=expires_at,
             names=names,

@@ -29,8 +29,7 @@ async def relay_native(
     whole = await read_whole(reply)
     response, body = object_in(whole.body), whole.body
     if response is not None and isinstance(response.get("id"), str):
-        work = keeper.keep(response, upstream=upstream)
-        await keeper.parts.tasks.finish(work, within_s=keeper.parts.patience_s)
+        await keeper.keep(response, upstream=upstream)
         if hits is not None:
             body = with_member(body.decode(), "memory_hits", json.dumps(hits)).encode()
     await request.answer(whole.status, body, headers)
@@ -50,9 +49,8 @@ async def _relay_streamed(
                 key = (keeper.before.scope.user, watch.id)
                 parts.under_way[key] = under_way
             if watch.is_over and not is_kept:
-                # Before the client hears of the end: it may go on from this response at once.
                 is_kept = True
-                await parts.tasks.finish(keeper.keep(watch.response, upstream=upstream), within_s=parts.patience_s)
+                await keeper.keep(watch.response, upstream=upstream)
             await request.write(chunk)
         await request.write(b"", more=False)
     except UpstreamBroken as error:
@@ -64,12 +62,12 @@ async def _relay_streamed(
         task.uncancel()
         watch.stop("cancelled")
         is_kept = True
-        await parts.tasks.finish(keeper.keep(watch.response), within_s=parts.patience_s)
+        await keeper.keep(watch.response)
         await request.write(b"", more=False)
     finally:
         if key is not None:
             del parts.under_way[key]
         if not is_kept and watch.id:
             watch.stop("incomplete")
-            parts.tasks.start(keeper.keep(watch.response))
+            keeper.start(watch.response)
         under_way.over.set()

@@ -7,14 +7,16 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+from recollect.errors import RecollectError
 from recollect.http.responses.asked import Json
 from recollect.http.upstream.protocol import Header, Upstream
 from recollect.ledger.responses import Responses
 from recollect.model.scope import Scope
 
 _log = logging.getLogger("recollect")
+_MOST_TASKS = 10_000
 
 Mode: TypeAlias = Literal["auto", "native", "translate"]
 Message: TypeAlias = Mapping[str, Any]
@@ -57,6 +59,9 @@ class Kept(Protocol):
     async def epoch(self, user: str) -> int: ...
 
 
+T = TypeVar("T")
+
+
 class Speech:
     """Which upstreams speak the Responses API; of one that is not told, what was found out is remembered."""
 
@@ -76,20 +81,26 @@ class Tasks:
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(work)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
         return task
 
-    async def finish(self, work: Coroutine[Any, Any, Any], *, within_s: float) -> None:
-        """Wait for the work; what takes longer goes on by itself."""
-        done, _ = await asyncio.wait({self.start(work)}, timeout=within_s)
-        if not done:
-            _log.warning("keeping a response takes longer than %s s; it goes on", within_s)
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        # What we raise on purpose was told by who waits for it; anything else is a mistake nobody may be waiting for.
+        if error is not None and not isinstance(error, RecollectError):
+            _log.error("work behind a response failed", exc_info=error)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is under way that something must be stuck."""
+        return len(self._running) >= _MOST_TASKS
 
     async def close(self) -> None:
-        if self._running:
+        while self._running:
             await asyncio.wait(set(self._running))
 
 
@@ -113,7 +124,7 @@ class Parts:
     steer: Callable[[Mapping[str, Any], Sequence[Header]], Steering]
     speech: Speech = field(default_factory=Speech)
     kept_for: timedelta = timedelta(days=30)
-    patience_s: float = 2.0
+    patience_s: float = 0.3
     max_body_bytes: int = 50_000_000
     tasks: Tasks = field(default_factory=Tasks)
     # By user and id.

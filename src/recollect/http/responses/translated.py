@@ -50,7 +50,7 @@ async def answer_translated(request: Request, reply: Reply, keeper: Keeper, *, h
     translation.take(answered)
     translation.done()
     translation.end(at=_seconds())
-    await keeper.parts.tasks.finish(keeper.keep(translation.response), within_s=keeper.parts.patience_s)
+    await keeper.keep(translation.response)
     told = {"memory_hits": hits} if hits is not None else {}
     await request.answer_json({**translation.response, **told}, headers)
 
@@ -68,9 +68,8 @@ async def _answer_streamed(
         await request.write(written(translation.begin()))
         async for events in _events(reply, translation):
             if translation.is_over:
-                # Before the client hears of the end: it may go on from this response at once.
                 is_kept = True
-                await parts.tasks.finish(keeper.keep(translation.response), within_s=parts.patience_s)
+                await keeper.keep(translation.response)
             await request.write(written(events))
         await request.write(b"", more=False)
     except asyncio.CancelledError:
@@ -79,13 +78,13 @@ async def _answer_streamed(
         task.uncancel()
         translation.stop("cancelled")
         is_kept = True
-        await parts.tasks.finish(keeper.keep(translation.response), within_s=parts.patience_s)
+        await keeper.keep(translation.response)
         await request.write(written([{**_CANCELLED, "sequence_number": translation.count}]), more=False)
     finally:
         del parts.under_way[key]
         if not is_kept:
             translation.stop("incomplete")
-            parts.tasks.start(keeper.keep(translation.response))
+            keeper.start(translation.response)
         under_way.over.set()
 
 

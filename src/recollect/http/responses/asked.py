@@ -35,13 +35,17 @@ def read_object(body: bytes) -> tuple[str, Json]:
     """A body's text and the JSON object that it is."""
     try:
         text = body.decode("utf-8")
-        fields = json.loads(text)
+        fields = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise BadRequest(f"the body is not JSON in UTF-8: {reason}", code="invalid_json") from None
     if not isinstance(fields, dict):
         raise BadRequest("the body must be a JSON object", code="invalid_json")
     return text, fields
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def read_asked(body: bytes) -> Asked:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recollect.http.responses.asked import Asked, Json
+from recollect.http.responses.loose import a_text, objects
 
 # What is told of a request in its answer, and what is told where the request says nothing.
 _ECHOED: Mapping[str, Any] = {
@@ -79,9 +80,8 @@ def _number(held: object, name: str) -> int:
 def text_of(response: Mapping[str, Any]) -> str:
     """All that was said to the user in a response."""
     return "".join(
-        part["text"]
-        for item in response.get("output") or ()
-        if isinstance(item, dict) and item.get("type") == "message"
-        for part in item.get("content") or ()
-        if isinstance(part, dict) and isinstance(part.get("text"), str)
+        a_text(part.get("text"))
+        for item in objects(response.get("output"))
+        if item.get("type") == "message"
+        for part in objects(item.get("content"))
     )

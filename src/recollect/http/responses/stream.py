@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.http.responses.asked import Json
+from recollect.http.responses.loose import a_text, an_object, objects
 from recollect.http.responses.shape import usage_of
 from recollect.http.responses.writing import Call, Message, Open, Reasoning
 
@@ -49,29 +50,28 @@ class Translation:
             if isinstance(chunk.get(name), str):
                 self.response[name] = chunk[name]
         events: list[Json] = []
-        for choice in chunk.get("choices") or ():
+        for choice in objects(chunk.get("choices")):
             # Only the first of several choices: a response has one answer.
-            if isinstance(choice, dict) and not choice.get("index"):
+            if not choice.get("index"):
                 events += self._taken(choice)
         return self._numbered(events)
 
     def _taken(self, choice: Mapping[str, Any]) -> list[Json]:
-        said = choice.get("delta") or choice.get("message") or {}
+        said = an_object(choice.get("delta")) or an_object(choice.get("message"))
         events: list[Json] = []
-        if thought := _text(said, "reasoning_content") or _text(said, "reasoning"):
+        if thought := a_text(said.get("reasoning_content")) or a_text(said.get("reasoning")):
             events += self._current(Reasoning, events).add(thought)
-        if text := _text(said, "content"):
+        if text := a_text(said.get("content")):
             events += self._current(Message, events).add(text, logprobs=_logprobs(choice))
-        if refusal := _text(said, "refusal"):
+        if refusal := a_text(said.get("refusal")):
             events += self._current(Message, events).refuse(refusal)
-        if cited := said.get("annotations"):
+        if cited := objects(said.get("annotations")):
             events += self._current(Message, events).cite(cited)
-        for call in said.get("tool_calls") or ():
-            if isinstance(call, dict):
-                events += self._called(call, events)
+        for call in objects(said.get("tool_calls")):
+            events += self._called(call, events)
         if isinstance(old := said.get("function_call"), dict):
             events += self._called({"index": 0, "function": old}, events)
-        self._finish = choice.get("finish_reason") or self._finish
+        self._finish = a_text(choice.get("finish_reason")) or self._finish
         return events
 
     def _current(self, kind: type[Any], events: list[Json]) -> Any:
@@ -153,15 +153,8 @@ class Translation:
         return numbered
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _logprobs(choice: Mapping[str, Any]) -> list[Json]:
-    found = choice.get("logprobs")
-    listed = found.get("content") if isinstance(found, dict) else None
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return objects(an_object(choice.get("logprobs")).get("content"))
 
 
 def _told(error: object) -> tuple[str, str]:

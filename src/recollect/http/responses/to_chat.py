@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.http.responses.asked import Json
-from recollect.http.responses.wrong import unsupported
+from recollect.http.responses.loose import objects
+from recollect.http.responses.wrong import BadRequest, unsupported
 
 # Fields that steer memory: none of them is sent to any upstream.
 OUR_FIELDS = frozenset(
@@ -41,7 +42,10 @@ def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) ->
     # Upstreams that need this translation know the older name.
     if (most := fields.get("max_output_tokens")) is not None:
         chat["max_tokens"] = most
-    if tools := fields.get("tools"):
+    tools = fields.get("tools") or []
+    if not isinstance(tools, list):
+        raise BadRequest("tools must be a list", param="tools", code="invalid_type")
+    if tools:
         chat["tools"] = [_tool(tool, at) for at, tool in enumerate(tools)]
         for name in ("tool_choice", "parallel_tool_calls"):
             if fields.get(name) is not None:
@@ -51,7 +55,8 @@ def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) ->
     if isinstance(text := fields.get("text"), dict):
         chat |= _text(text)
     most_likely = fields.get("top_logprobs")
-    if most_likely or _LOGPROBS in (fields.get("include") or ()):
+    include = fields.get("include")
+    if most_likely or (isinstance(include, list) and _LOGPROBS in include):
         chat |= {"logprobs": True} | ({"top_logprobs": most_likely} if most_likely else {})
     if fields.get("stream"):
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -95,6 +100,6 @@ def _tool_choice(choice: object) -> Any:
     if kind in ("function", "custom"):
         return {"type": kind, kind: {"name": choice.get("name")}}
     if kind == "allowed_tools":
-        allowed = [_tool_choice(each) for each in choice.get("tools") or ()]
+        allowed = [_tool_choice(each) for each in objects(choice.get("tools"))]
         return {"type": kind, kind: {"mode": choice.get("mode", "auto"), "tools": allowed}}
     raise unsupported(f"the tool choice {kind}", param="tool_choice", instead="choose a function, auto or none")

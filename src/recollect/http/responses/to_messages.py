@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.http.responses.asked import Json
+from recollect.http.responses.loose import a_text, an_object, objects
 from recollect.http.responses.wrong import unsupported
 
 # What an upstream of chat completions knows; `developer` is what newer models call `system`.
@@ -57,9 +58,9 @@ def check_translatable(items: Sequence[Mapping[str, Any]]) -> None:
             raise unsupported(f"an item of type {kind}", param=f"{where}.type", instead="leave it out")
         content = item.get("content" if kind == "message" else "output")
         for part in content if isinstance(content, list) and kind not in _SILENT else ():
-            if _part(part) is None:
+            if not isinstance(part, dict) or _part(part) is None:
                 raise unsupported(
-                    f"content of type {part.get('type')} as it is given",
+                    f"content of type {an_object(part).get('type')} as it is given",
                     param=f"{where}.content",
                     instead="give images by image_url and files by file_data",
                 )
@@ -89,9 +90,9 @@ def _part(part: Mapping[str, Any]) -> Json | None:
     """A part of a message's content; None where chat completions have no word for it."""
     match part.get("type"):
         case "input_text" | "output_text" | "text":
-            return {"type": "text", "text": part.get("text", "")}
+            return {"type": "text", "text": a_text(part.get("text"))}
         case "refusal":
-            return {"type": "text", "text": part.get("refusal", "")}
+            return {"type": "text", "text": a_text(part.get("refusal"))}
         case "input_image" if isinstance(url := part.get("image_url"), str):
             detail = part.get("detail")
             return {"type": "image_url", "image_url": {"url": url} | ({"detail": detail} if detail else {})}
@@ -114,7 +115,7 @@ def _call(item: Mapping[str, Any]) -> Json:
 def _output(output: object) -> Any:
     if not isinstance(output, list):
         return output if isinstance(output, str) else ""
-    parts = [part for each in output if isinstance(each, dict) and (part := _part(each)) is not None]
+    parts = [part for each in objects(output) if (part := _part(each)) is not None]
     if all(part["type"] == "text" for part in parts):
         return "".join(part["text"] for part in parts)
     return parts

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from recollect.http.responses.asked import Json
+from recollect.http.responses.loose import a_text, objects
 from recollect.http.responses.sse import SseReader, object_in
 
 _LAST = ("response.completed", "response.incomplete", "response.failed")
@@ -51,11 +50,12 @@ class Watch:
             self._add_text(at, event)
 
     def _add_text(self, at: int, event: Json) -> None:
-        item = self._output.setdefault(at, {"type": "message", "role": "assistant", "content": []})
-        content: list[Any] = item.setdefault("content", [])
-        if event.get("content_index", 0) == len(content):
-            content.append({"type": "output_text", "text": "", "annotations": []})
-        content[-1]["text"] = content[-1].get("text", "") + event["delta"]
+        item = self._output.get(at, {"type": "message", "role": "assistant"})
+        parts = objects(item.get("content"))
+        if not parts or event.get("content_index") == len(parts):
+            parts.append({"type": "output_text", "text": "", "annotations": []})
+        parts[-1]["text"] = a_text(parts[-1].get("text")) + event["delta"]
+        self._output[at] = {**item, "content": parts}
 
     def failure(self, message: str) -> Json:
         """The event that tells of a break in the middle."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from recollect.http.responses.asked import Json
 from recollect.http.responses.ids import fresh_id
+from recollect.http.responses.loose import a_text, an_object
 
 
 class Open(Protocol):
@@ -91,16 +92,15 @@ class Message:
         self._texts.append(text)
         return [*events, {"type": "response.refusal.delta", **self._where, "delta": text}]
 
-    def cite(self, cited: Any) -> list[Json]:
+    def cite(self, cited: Sequence[Json]) -> list[Json]:
         events = self._begin_part("output_text")
-        for each in cited if isinstance(cited, list) else ():
-            if isinstance(each, dict):
-                kind = each.get("type")
-                inner = each.get(kind) if isinstance(kind, str) else None
-                note = {"type": kind, **inner} if isinstance(inner, dict) else each
-                where = {**self._where, "annotation_index": len(self._annotations), "annotation": note}
-                events.append({"type": "response.output_text.annotation.added", **where})
-                self._annotations.append(note)
+        for each in cited:
+            kind = a_text(each.get("type"))
+            inner = an_object(each.get(kind))
+            note = {"type": kind, **inner} if inner else each
+            where = {**self._where, "annotation_index": len(self._annotations), "annotation": note}
+            events.append({"type": "response.output_text.annotation.added", **where})
+            self._annotations.append(note)
         return events
 
     def _begin_part(self, kind: str) -> list[Json]:
@@ -149,9 +149,9 @@ class Call:
         self._input = "input" if self._is_custom else "arguments"
         kind = "custom_tool_call" if self._is_custom else "function_call"
         self._events = "response.custom_tool_call_input" if self._is_custom else "response.function_call_arguments"
-        call_id = first.get("id") or fresh_id("call")
+        call_id = a_text(first.get("id")) or fresh_id("call")
         self.item: Json = {"id": fresh_id(kind), "type": kind, "status": "in_progress", "call_id": call_id}
-        self.item |= {"name": said.get("name") or "", self._input: ""}
+        self.item |= {"name": a_text(said.get("name")), self._input: ""}
         self._at = at
         self._where = {"item_id": self.item["id"], "output_index": at}
         self._texts: list[str] = []
@@ -161,16 +161,15 @@ class Call:
 
     def is_meant_by(self, call: Mapping[str, Any], *, last: bool) -> bool:
         """Whether a delta goes on with this call; some upstreams leave out the index, or give all calls the same."""
-        id = call.get("id")
-        if id:
+        if id := a_text(call.get("id")):
             return bool(id == self.item["call_id"])
         if (index := call.get("index")) is not None:
             return bool(index == self._index)
         return last and not _said(call).get("name")
 
     def add(self, call: Mapping[str, Any]) -> list[Json]:
-        text = _said(call).get(self._input)
-        if not isinstance(text, str) or not text:
+        text = a_text(_said(call).get(self._input))
+        if not text:
             return []
         self._texts.append(text)
         return [{"type": f"{self._events}.delta", **self._where, "delta": text}]
@@ -186,5 +185,4 @@ class Call:
 
 
 def _said(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    said = call.get("custom") if "custom" in call else call.get("function")
-    return said if isinstance(said, dict) else {}
+    return an_object(call.get("custom" if "custom" in call else "function"))

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from responses_samples import Said, steer
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from recollect.http.responses.asked import read_asked
@@ -142,8 +143,6 @@ class Kept:
 
 
 def client(mode: Mode) -> TestClient:
-    from starlette.applications import Starlette
-
     upstream = Answering()
     parts = Parts(
         kept=Kept(),
@@ -158,7 +157,7 @@ def client(mode: Mode) -> TestClient:
 TRANSLATING, NATIVE = client("translate"), client("native")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(nearly_requests)
 def test_an_odd_request_is_answered_or_refused(body: dict[str, Any]) -> None:
     for server in (TRANSLATING, NATIVE):
@@ -177,7 +176,7 @@ def test_an_odd_request_is_answered_or_refused(body: dict[str, Any]) -> None:
             assert again.status_code == 200
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(nearly_items | odd, max_size=4), odd)
 def test_an_odd_conversation_is_made_or_refused(items: list[Any], metadata: Any) -> None:
     answer = TRANSLATING.post("/v1/conversations", json={"items": items, "metadata": metadata})
@@ -189,7 +188,7 @@ def test_an_odd_conversation_is_made_or_refused(items: list[Any], metadata: Any)
         assert said.status_code == 200
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(nearly_chunks, max_size=5))
 def test_odd_chunks_never_break_a_translation(chunks: list[Any]) -> None:
     asked = read_asked(b'{"model": "m", "input": "Hi"}')
@@ -204,7 +203,7 @@ def test_odd_chunks_never_break_a_translation(chunks: list[Any]) -> None:
     json.dumps(events)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=150)
 @given(
     st.lists(
         st.fixed_dictionaries(

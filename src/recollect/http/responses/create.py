@@ -13,6 +13,7 @@ from recollect.http.responses.asked import Asked, read_asked
 from recollect.http.responses.before import Before, load_before
 from recollect.http.responses.injected import edits_of, native_body
 from recollect.http.responses.keeping import Keeper
+from recollect.http.responses.loose import a_text
 from recollect.http.responses.native import relay_native
 from recollect.http.responses.parts import Exchange, memory_headers
 from recollect.http.responses.sending import judged, read_whole, relayed_headers, sent_headers, to_bytes
@@ -104,13 +105,15 @@ async def _sent(request: Request, turn: _Turn) -> tuple[bool, Reply]:
 
 def _resolved(asked: Asked, before: Before) -> Sequence[dict[str, Any]]:
     """The items that are asked, with those that only name an item of what came before in full."""
-    known = {item["id"]: item for item in before.items if "id" in item}
+    known = {id: item for item in before.items if (id := a_text(item.get("id")))}
     items = []
     for at, item in enumerate(asked.items):
-        if item.get("type") == "item_reference" and item.get("id") in known:
-            items.append(known[item["id"]])
-            continue
-        if item.get("type") == "item_reference" and (asked.previous_id or asked.thread_id):
+        if item.get("type") != "item_reference":
+            items.append(item)
+        elif found := known.get(a_text(item.get("id"))):
+            items.append(found)
+        elif asked.previous_id or asked.thread_id:
             raise BadRequest(f"Item with id '{item.get('id')}' not found.", param=f"input[{at}].id", code="not_found")
-        items.append(item)
+        else:
+            items.append(item)
     return items

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +25,7 @@ from recollect.testing.llm_faults import delay, hang, http_error, reset, stream_
 from recollect.testing.llm_wire import Reply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
 
+OFF = {"memory_config": {"enabled": False, "auto_store": False}}
 CHAT_ONLY = http_error(404, "404 page not found")
 LOOK = {
     "type": "function",
@@ -383,6 +385,38 @@ def test_a_deleted_response_is_left_out_of_what_is_told_next(server: Running, ll
     assert [word in given for word in ("One", "Two", "Three", "Four")] == [True, False, True, True]
 
 
+def test_an_upstream_that_lost_what_came_before_is_told_it_again(llm: ScriptedLLM) -> None:
+    for status, code in ((400, "previous_response_not_found"), (404, 404)):
+        with running(llm.base_url) as server, client_of(server) as sdk:
+            first = sdk.responses.create(model="m", input="One", extra_body=OFF)
+            lost = {"message": f"Response with id '{first.id}' not found.", "param": None, "type": "x", "code": code}
+            llm.fault(http_error(status, {"error": lost}))
+            second = sdk.responses.create(model="m", input="Two", previous_response_id=first.id, extra_body=OFF)
+            assert second.output_text == "You said: Two"
+            assert server.parts.speech.of("main") == "native"
+            assert sdk.responses.retrieve(second.id).previous_response_id == first.id
+        told = last(llm)
+        assert "previous_response_id" not in told
+        assert [item["role"] for item in told["input"]] == ["user", "assistant", "user"]
+
+
+def test_nothing_is_remembered_of_a_request_that_is_refused(translating: Running, llm: ScriptedLLM) -> None:
+    body = {"model": "m", "input": "My dog is Rex", "tools": [{"type": "web_search"}]}
+    assert httpx.post(f"{translating.url}/responses", json=body).status_code == 400
+    assert translating.memory.begun == []
+    assert llm.requests == []
+
+
+def test_who_made_a_response_is_asked_to_delete_it_too(server: Running, llm: ScriptedLLM) -> None:
+    with client_of(server) as sdk:
+        made = sdk.responses.create(model="m", input="Hi")
+        is_native = llm.answers[-1][0].kind == "responses"
+        sdk.responses.delete(made.id)
+    server.run(server.parts.tasks.close())
+    deleted = [request.path for request in llm.requests if request.method == "DELETE"]
+    assert deleted == ([f"/v1/responses/{made.id}"] if is_native else [])
+
+
 def test_what_was_erased_is_not_gone_on_from(server: Running, llm: ScriptedLLM) -> None:
     with client_of(server) as sdk:
         first = sdk.responses.create(model="m", input="My secret is tea")
@@ -418,12 +452,17 @@ def test_a_client_that_leaves_closes_the_upstream_and_what_came_is_kept(server: 
 
 
 def test_a_client_that_leaves_before_the_answer_closes_the_upstream(server: Running, llm: ScriptedLLM) -> None:
-    llm.default = Reply("Late", faults=[delay(30)])
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{server.url}/responses", json={"model": "m", "input": "My dog is Rex"}, timeout=1)
-    llm.wait_for(lambda seen: seen.disconnects, timeout_s=10)
+    llm.default = Reply("Late", faults=[delay(60)])
+    body = json.dumps({"model": "m", "input": "My dog is Rex"})
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port or 80)) as client:
+        head = f"POST /v1/responses HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {len(body)}\r\n\r\n"
+        client.sendall(f"{head}{body}".encode())
+        llm.wait_for(lambda seen: any(answer.status == 200 for _, answer in seen.answers), timeout_s=20)
+    llm.wait_for(lambda seen: seen.disconnects, timeout_s=20)
     server.run(server.parts.tasks.close())
     assert server.memory.begun[0].turn_id is not None
+    assert server.memory.answers == []
 
 
 def test_a_response_under_way_can_be_looked_at_and_cancelled(server: Running, llm: ScriptedLLM) -> None:

@@ -21,6 +21,7 @@ from recollect.model.memory import Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.testing.suite_responses import keep, response, thread
 from recollect.testing.suite_samples import ANN, BY, MODEL, add, change, memory, say, turn
 from recollect.upkeep import timekeeper
 from recollect.upkeep.chores import Housekeeping, again
@@ -197,6 +198,18 @@ async def test_what_is_old_is_cleared_away_once_a_day(ledger: Ledger, at: Any) -
     at(days=41, hours=1)
     await time.tick()
     assert await ledger.count(ANN, Listing(statuses=(Status.FORGOTTEN,))) == 0
+
+
+async def test_responses_and_conversations_that_expired_are_cleared_away(ledger: Ledger, at: Any) -> None:
+    for days in (1, 9):
+        until = now() + timedelta(days=days)
+        await keep(ledger, response(f"resp_{days}", expires_at=until))
+        await ledger.keep_thread(ANN, thread(f"conv_{days}", expires_at=until))
+    at(days=2)
+    await keeper(ledger).tick()
+    # What is left is all that a look from another time would find.
+    assert await ledger.prune_responses(now() + timedelta(days=5)) == 0
+    assert await ledger.prune_responses(now() + timedelta(days=10)) == 2
 
 
 async def test_clearing_away_never_writes_the_file_anew(

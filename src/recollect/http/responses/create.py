@@ -21,7 +21,7 @@ from recollect.http.responses.to_chat import to_chat
 from recollect.http.responses.to_messages import Placed, check_translatable, to_messages
 from recollect.http.responses.translated import answer_translated
 from recollect.http.responses.wrong import BadRequest, error_object
-from recollect.http.upstream.protocol import Ask, Reply, Upstream
+from recollect.http.upstream.protocol import Ask, Header, Reply, Upstream
 from recollect.model.times import now
 
 
@@ -47,10 +47,14 @@ async def _create(request: Request, asked: Asked) -> None:
     steering = parts.steer(asked.fields, request.headers)
     before = await load_before(asked, steering.scope, parts)
     asked = replace(asked, items=_resolved(asked, before))
+    upstream = parts.upstream_of(asked.model)
+    if parts.speech.of(upstream.name) == "translate":
+        # Nothing is remembered of what cannot be asked.
+        _check_translatable(asked)
     placed = to_messages([*before.items, *asked.items])
     steered = replace(steering, scope=before.scope)
     exchange = await parts.memory.begin(steered, [each.message for each in placed])
-    turn = _Turn(asked, before, placed, exchange, parts.upstream_of(asked.model))
+    turn = _Turn(asked, before, placed, exchange, upstream)
     # In a task of its own: what the user said is kept even if they leave now.
     said = parts.tasks.start(parts.memory.keep_said(exchange))
     try:
@@ -83,11 +87,7 @@ async def _sent(request: Request, turn: _Turn) -> tuple[bool, Reply]:
     mode = parts.speech.of(name)
     headers = sent_headers(request.headers)
     if mode != "translate":
-        count = len(turn.before.items) + len(turn.asked.items)
-        edits = edits_of(turn.placed, turn.exchange.messages, count=count)
-        body = native_body(turn.asked, turn.before, edits, upstream=name)
-        ask = Ask(method="POST", path="/responses", headers=headers, body=body)
-        reply = await turn.upstream.send(ask)
+        reply = await _sent_native(turn, headers)
         if mode == "native":
             return True, reply
         speaks, reply = await judged(reply, turn.asked)
@@ -95,12 +95,32 @@ async def _sent(request: Request, turn: _Turn) -> tuple[bool, Reply]:
             if reply.status < 400:
                 parts.speech.learned(name, "native")
             return True, reply
-    check_translatable(turn.asked.items)
+    _check_translatable(turn.asked)
     chat = to_bytes(to_chat(turn.asked.fields, turn.exchange.messages))
     reply = await turn.upstream.send(Ask(method="POST", path="/chat/completions", headers=headers, body=chat))
     if mode == "auto" and reply.status not in (404, 405):
         parts.speech.learned(name, "translate")
     return False, reply
+
+
+async def _sent_native(turn: _Turn, headers: Sequence[Header]) -> Reply:
+    """The reply to the request as it came; an upstream that has lost what came before is told it again."""
+    asked, before, upstream = turn.asked, turn.before, turn.upstream
+    edits = edits_of(turn.placed, turn.exchange.messages, count=len(before.items) + len(asked.items))
+    body = native_body(asked, before, edits, upstream=upstream.name)
+    reply = await upstream.send(Ask(method="POST", path="/responses", headers=headers, body=body))
+    if not asked.previous_id or before.upstream != upstream.name or reply.status not in (400, 404):
+        return reply
+    whole = await read_whole(reply)
+    if asked.previous_id.encode() not in whole.body:
+        return whole
+    body = native_body(asked, replace(before, upstream=""), edits, upstream=upstream.name)
+    return await upstream.send(Ask(method="POST", path="/responses", headers=headers, body=body))
+
+
+def _check_translatable(asked: Asked) -> None:
+    check_translatable(asked.items)
+    to_chat(asked.fields, ())
 
 
 def _resolved(asked: Asked, before: Before) -> Sequence[dict[str, Any]]:

@@ -60,9 +60,10 @@ async def _relay_streamed(
         if not under_way.is_cancelled:
             raise
         task.uncancel()
-        watch.stop("cancelled")
-        is_kept = True
-        await keeper.keep(watch.response)
+        if not is_kept:
+            is_kept = True
+            watch.stop("cancelled")
+            await keeper.keep(watch.response)
         await request.write(b"", more=False)
     finally:
         if key is not None:

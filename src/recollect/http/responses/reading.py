@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
-from recollect.errors import NotFound
+from recollect.errors import NotFound, RecollectError
 from recollect.http.responses.asgi import Request
+from recollect.http.responses.loose import a_text
+from recollect.http.responses.sending import bare_headers
 from recollect.http.responses.wrong import BadRequest
+from recollect.http.upstream.protocol import Ask
 from recollect.model.response import KeptResponse, Plain
 from recollect.model.scope import Scope
 
+_log = logging.getLogger("recollect")
 _MOST = 100
 
 
@@ -45,9 +51,25 @@ async def _kept(request: Request, scope: Scope, id: str) -> KeptResponse:
 async def delete(request: Request) -> None:
     """DELETE /v1/responses/{id}"""
     scope, id = scope_of(request), request.named("response_id")
-    await _kept(request, scope, id)
+    kept = await _kept(request, scope, id)
     await request.parts.kept.responses.drop_response(scope, id)
+    request.parts.tasks.start(_deleted_upstream(request, kept))
     await request.answer_json({"id": id, "object": "response", "deleted": True})
+
+
+async def _deleted_upstream(request: Request, kept: KeptResponse) -> None:
+    """Have who made the response delete it, too, if they can be reached; here it is gone in any case."""
+    if not kept.upstream:
+        return
+    path = f"/responses/{quote(kept.id, safe='')}"
+    try:
+        upstream = request.parts.upstream_of(a_text(kept.body.get("model")))
+        if upstream.name != kept.upstream:
+            return
+        reply = await upstream.send(Ask(method="DELETE", path=path, headers=bare_headers(request.headers)))
+        await reply.close()
+    except RecollectError as error:
+        _log.warning("response %s is not deleted at %s: %s", kept.id, kept.upstream, error)
 
 
 async def cancel(request: Request) -> None:

@@ -88,9 +88,15 @@ def sent_headers(headers: Sequence[Header]) -> list[Header]:
     return [*kept, (b"accept-encoding", b"identity")]
 
 
+def bare_headers(headers: Sequence[Header]) -> list[Header]:
+    """The same for a request that has no body."""
+    return [(name, value) for name, value in sent_headers(headers) if not name.lower().startswith(b"content-")]
+
+
 def relayed_headers(headers: Sequence[Header]) -> list[Header]:
-    """The upstream's headers as they go to the client."""
-    return [(name, value) for name, value in headers if name.lower() not in _NOT_SENT]
+    """The upstream's headers as they go to the client; when and by whom it was answered is said anew."""
+    unsaid = _NOT_SENT | {b"date", b"server"}
+    return [(name, value) for name, value in headers if name.lower() not in unsaid]
 
 
 def told_headers(headers: Sequence[Header]) -> list[Header]:

@@ -76,9 +76,10 @@ async def _answer_streamed(
         if not under_way.is_cancelled:
             raise
         task.uncancel()
-        translation.stop("cancelled")
-        is_kept = True
-        await keeper.keep(translation.response)
+        if not is_kept:
+            is_kept = True
+            translation.stop("cancelled")
+            await keeper.keep(translation.response)
         await request.write(written([{**_CANCELLED, "sequence_number": translation.count}]), more=False)
     finally:
         del parts.under_way[key]
@@ -94,7 +95,8 @@ async def _events(reply: Reply, translation: Translation) -> AsyncIterator[list[
         if not header(reply.headers, b"content-type").startswith(b"text/event-stream"):
             # It was asked to stream and does not: what it says is told all the same.
             answered = object_in((await read_whole(reply)).body) or {}
-            translation.done() if answered.get("choices") else None
+            if answered.get("choices"):
+                translation.done()
             yield translation.take(answered)
         else:
             reader = SseReader()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
@@ -12,6 +12,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 def _also(*names: str) -> Any:
     """Environment variables other tools use for the same thing; ours wins over them."""
     return {"also": names}
+
+
+# An endpoint that has the Responses API is passed to as it is; for others they are translated; auto finds out.
+ResponsesMode: TypeAlias = Literal["auto", "native", "translate"]
 
 
 class UpstreamSettings(BaseModel):
@@ -22,6 +26,7 @@ class UpstreamSettings(BaseModel):
     models: Annotated[str, Field(description="Names of its models, * for any letters, separated by commas.")]
     url: Annotated[str, Field(description="Base URL.")]
     api_key: Annotated[SecretStr, Field(description="Key for it; empty to pass on the client's own.")] = SecretStr("")
+    responses: Annotated[ResponsesMode, Field(description="Whether it speaks OpenAI's Responses API.")] = "auto"
 
 
 def _read_json(value: Any) -> Any:
@@ -338,6 +343,10 @@ class Settings(BaseModel):
             description="Key for it; empty to pass on the client's own.", json_schema_extra=_also("OPENAI_API_KEY")
         ),
     ] = SecretStr("")
+    upstream_responses: Annotated[
+        ResponsesMode,
+        Field(description="Whether it speaks OpenAI's Responses API (native), or only chats (translate)."),
+    ] = "auto"
     upstreams: Annotated[
         dict[str, UpstreamSettings],
         BeforeValidator(_read_json),

@@ -43,7 +43,7 @@ def make_app(settings: Settings) -> FastAPI:
             await late.start()
             await _warm(late)
             safekeeping.start()
-            async with proxy.running(safekeeping):
+            async with proxy.running(safekeeping, late.get):
                 yield
             await learning
         finally:

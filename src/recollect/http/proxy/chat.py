@@ -67,15 +67,15 @@ class ChatCompletions:
         # Beside the upstream's work, so that nobody waits for the disk; done before the first byte is relayed.
         keeping = self._memory.behind(self._memory.keep_said(exchange))
         model = fields.get("model")
-        route = self._upstreams.of(model if isinstance(model, str) else "")
+        upstream = self._upstreams.of(model if isinstance(model, str) else "")
         changed = {} if exchange.messages is messages else {"messages": exchange.messages}
         if changed or not FIELDS.isdisjoint(fields):
             raw = body.rewritten(changed, without=FIELDS)
-        headers = readable(to_upstream(scope["headers"], route.key, length=len(raw)))
+        headers = readable(to_upstream(scope["headers"], length=len(raw)))
         query = scope["query_string"].decode("latin-1")
         ask = Ask(method="POST", path=_PATH, query=query, headers=headers, body=raw, known=exchange.known)
         try:
-            reply = await route.upstream.send(ask)
+            reply = await upstream.send(ask)
         except UpstreamUnavailable as error:
             await keeping
             _log.warning("%s", error)
@@ -120,7 +120,7 @@ def _without_memory(steering: Steering) -> Steering:
 
 
 def _told(exchange: Exchange) -> dict[str, str]:
-    told = {"x-memory-status": exchange.status, "x-memory-hits": str(exchange.hits)}
+    told = {"x-memory-status": exchange.status, "x-memory-hits": str(len(exchange.hits))}
     return told | {"x-memory-turn": exchange.turn_id} if exchange.turn_id else told
 
 
@@ -134,7 +134,7 @@ async def _relay_with_hits(send: Send, reply: Reply, exchange: Exchange, listene
     async for chunk in reply.chunks():
         listener.hear(chunk)
         raw += chunk
-    changed = with_hits(listener.plain, exchange.recalled)
+    changed = with_hits(listener.plain, exchange.hits)
     length = len(raw) if changed is None else len(changed)
     headers = to_client(reply.headers, _told(exchange), length=None if changed is None else length)
     await send(head(reply.status, headers))

@@ -25,22 +25,18 @@ def by_name(headers: Iterable[Header]) -> dict[str, str]:
     return found
 
 
-def to_upstream(headers: Sequence[Header], key: str, *, length: int | None = None) -> list[Header]:
-    """The client's headers as the upstream gets them: with our key if there is one, and nothing that is ours."""
+def to_upstream(headers: Sequence[Header], *, length: int | None = None) -> list[Header]:
+    """The client's headers as the upstream gets them: nothing that is ours, nor of this connection."""
     named = _named_by_connection(headers)
-    passed = [
+    return [
         (name, value)
         for name, value in headers
         if (low := name.lower()) not in _HOP
         and low not in named
         and low != b"host"
         and not low.startswith(_OURS)
-        and not (key and low in (b"authorization", b"api-key", b"x-api-key"))
         and not (length is not None and low == b"content-length")
     ]
-    if key:
-        passed.append((b"authorization", f"Bearer {key}".encode("latin-1", "replace")))
-    return passed
 
 
 def readable(headers: Iterable[Header]) -> list[Header]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from recollect.errors import InvalidInput
@@ -12,13 +13,13 @@ from recollect.model.result import Hit, Recalled
 NAME = "memory_hits"
 
 
-def with_hits(raw: bytes, recalled: Recalled | None) -> bytes | None:
+def with_hits(raw: bytes, hits: Sequence[Hit]) -> bytes | None:
     """The answer with the memories that were shown for it; None if it is no object to put them in."""
     try:
         body = read_body(raw)
     except InvalidInput:
         return None
-    told = json.dumps([_told(hit) for hit in shown(recalled)])
+    told = json.dumps([told_hit(hit) for hit in hits])
     end = body.listed.end - 1
     comma = ", " if body.listed.items else ""
     return f'{body.text[:end].rstrip()}{comma}"{NAME}": {told}{body.text[end:]}'.encode()
@@ -32,7 +33,8 @@ def shown(recalled: Recalled | None) -> list[Hit]:
     return [found[id] for id in recalled.context.used if id in found]
 
 
-def _told(hit: Hit) -> dict[str, Any]:
+def told_hit(hit: Hit) -> dict[str, Any]:
+    """A hit as an answer tells of it."""
     record = hit.record
     return {
         "role": str(record.detail.get("role") or "memory"),

@@ -17,7 +17,7 @@ from recollect.http.proxy.steering import Steering
 from recollect.http.upstream.protocol import Known
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
-from recollect.model.result import Recalled
+from recollect.model.result import Hit, Recalled
 from recollect.model.times import now
 from recollect.model.turn import Role
 from recollect.recall import Recall
@@ -48,12 +48,12 @@ class Exchange:
         """What an upstream that answers from memory alone may go by."""
         if not self.steering.reads and not self.steering.writes:
             return None
-        return Known(hits=shown(self.recalled), keeps=self.steering.writes, trouble=self.trouble)
+        return Known(hits=self.hits, keeps=self.steering.writes, trouble=self.trouble)
 
     @property
-    def hits(self) -> int:
-        """How many memories went into the prompt."""
-        return len(self.recalled.context.used) if self.recalled else 0
+    def hits(self) -> Sequence[Hit]:
+        """The memories that went into the prompt, best first."""
+        return shown(self.recalled)
 
 
 class ChatMemory:
@@ -120,16 +120,17 @@ class ChatMemory:
         said = [id for id, each in zip(ids, placed.new, strict=True) if each.role == Role.USER]
         exchange.turn_id = said[-1] if said and kept.safe else ""
 
-    async def keep_answer(self, exchange: Exchange, text: str) -> None:
-        """Keep what the assistant said, as far as it came."""
+    async def keep_answer(self, exchange: Exchange, text: str) -> str:
+        """Keep what the assistant said, as far as it came; gives the id of the turn, if there is a new one."""
         text = text.strip()
         placed = exchange.placed.answered(text) if text and exchange.steering.writes else None
         if placed is None:
-            return
-        message = {"role": Role.ASSISTANT, "content": text, "turn_id": new_id()}
+            return ""
+        message = {"role": Role.ASSISTANT, "content": text, "turn_id": (id := new_id())}
         kept = await self._keeper.write(placed.scope, [message])
         if exchange.threads is not None:
             exchange.threads.note(placed, [placed.last], kept.turns)
+        return id if kept.safe else ""
 
     def behind(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it whoever goes away meanwhile; `close` waits for it."""

@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
 from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, body_of, head, part, read_whole
 from recollect.http.proxy.headers import by_name, to_client, to_upstream
-from recollect.http.upstream.protocol import Ask, Reply
-from recollect.http.upstream.upstreams import Route, Upstreams
+from recollect.http.upstream.protocol import Ask, Reply, Upstream
+from recollect.http.upstream.upstreams import Upstreams
 
 _log = logging.getLogger("recollect")
 PREFIX = "/v1"
@@ -53,18 +53,18 @@ class Passthrough:
         if self._upstreams.are_many and headers.get("content-type", "").startswith("application/json"):
             # Which of them it is for is said in the body.
             body = await read_whole(receive, self._max_body)
-        route = self._route(path, body)
+        upstream = self._upstream(path, body)
         has_body = "content-length" in headers or "transfer-encoding" in headers
         ask = Ask(
             method=scope["method"],
             path=path,
             query=scope["query_string"].decode("latin-1"),
-            headers=to_upstream(scope["headers"], route.key),
+            headers=to_upstream(scope["headers"]),
             body=body if body is not None else body_of(receive) if has_body else b"",
         )
-        return await route.upstream.send(ask)
+        return await upstream.send(ask)
 
-    def _route(self, path: str, body: bytes | None) -> Route:
+    def _upstream(self, path: str, body: bytes | None) -> Upstream:
         if path.startswith(_MODELS):
             return self._upstreams.of(unquote(path.removeprefix(_MODELS)))
         try:

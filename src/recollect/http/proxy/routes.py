@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
 
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.http.proxy.chat import ChatCompletions
+from recollect.http.proxy.headers import by_name
 from recollect.http.proxy.memory import ChatMemory
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.safekeeping import Safekeeping
-from recollect.http.proxy.steering import Defaults
+from recollect.http.proxy.steering import Defaults, Steering, steer
+from recollect.http.responses.parts import Kept, Parts, Speech
+from recollect.http.responses.routes import responses_routes
 from recollect.http.upstream.extractive import ExtractiveUpstream
+from recollect.http.upstream.protocol import Header
 from recollect.http.upstream.upstreams import open_upstreams
+from recollect.ledger.responses import Responses
+from recollect.service import Service
 from recollect.settings import Settings
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_CHATS = ("/v1/chat/completions", "/chat/completions")
 
 
 class Proxy:
@@ -25,20 +34,22 @@ class Proxy:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._chat: ChatCompletions | None = None
-        self._rest: Passthrough | None = None
+        self._chat: ASGIApp
+        self._rest: ASGIApp
+        self._parts: Parts
 
     def routes(self) -> list[BaseRoute]:
         """The paths; clients whose base URL lacks the version are understood too."""
-        chats = ("/v1/chat/completions", "/chat/completions")
-        chat = [Route(path, _Endpoint(self.chat), methods=["POST"]) for path in chats]
-        return [*chat, Route("/v1/{path:path}", _Endpoint(self.rest), methods=_METHODS)]
+        chats = [Route(path, _Endpoint(lambda: self._chat), methods=["POST"]) for path in _CHATS]
+        rest = Route("/v1/{path:path}", _Endpoint(lambda: self._rest), methods=_METHODS)
+        return [*chats, *responses_routes(lambda _: self._parts), rest]
 
     @asynccontextmanager
-    async def running(self, keeper: Safekeeping) -> AsyncIterator[None]:
+    async def running(self, keeper: Safekeeping, service: Callable[[], Service]) -> AsyncIterator[None]:
         """Ready to answer; afterwards all that is under way has been kept."""
         settings = self._settings
-        upstreams = open_upstreams(settings, without=ExtractiveUpstream())
+        without = ExtractiveUpstream()
+        upstreams = open_upstreams(settings, without=without)
         memory = ChatMemory(keeper, limit=settings.search_limit, min_score=settings.search_min_score)
         defaults = Defaults(
             user=settings.chat_user, memory_id=settings.chat_memory_id, tells_hits=settings.chat_memory_hits
@@ -46,26 +57,46 @@ class Proxy:
         most = settings.max_body_mb << 20
         self._chat = ChatCompletions(memory, upstreams, defaults, max_body=most)
         self._rest = Passthrough(upstreams, max_body=most)
+
+        def steered(fields: Mapping[str, Any], headers: Sequence[Header]) -> Steering:
+            return steer(fields, by_name(headers), defaults)
+
+        self._parts = Parts(
+            kept=_Kept(service),
+            memory=memory,
+            upstream_of=upstreams.of,
+            steer=steered,
+            speech=Speech(upstreams.modes | {without.name: "translate"}),
+            kept_for=timedelta(days=settings.responses_days),
+            max_body_bytes=most,
+        )
         try:
             yield
         finally:
+            await self._parts.tasks.close()
             await memory.close()
             await upstreams.close()
 
-    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert self._chat is not None
-        await self._chat(scope, receive, send)
 
-    async def rest(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert self._rest is not None
-        await self._rest(scope, receive, send)
+class _Kept(Kept):
+    """The responses of a service that may not be open yet."""
+
+    def __init__(self, service: Callable[[], Service]) -> None:
+        self._service = service
+
+    @property
+    def responses(self) -> Responses:
+        return self._service().responses
+
+    async def epoch(self, user: str) -> int:
+        return await self._service().epoch(user)
 
 
 class _Endpoint:
-    """Tells Starlette that it is an application of its own, not a function of a request."""
+    """An application that is there once the server runs."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: Callable[[], ASGIApp]) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)  # type: ignore[operator]
+        await self._app()(scope, receive, send)

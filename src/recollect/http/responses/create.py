@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.errors import UpstreamUnavailable
+from recollect.http.proxy.hits import told_hit
+from recollect.http.proxy.memory import Exchange
 from recollect.http.responses.asgi import Request
 from recollect.http.responses.asked import Asked, read_asked
 from recollect.http.responses.before import Before, load_before
@@ -15,7 +17,7 @@ from recollect.http.responses.injected import edits_of, native_body
 from recollect.http.responses.keeping import Keeper
 from recollect.http.responses.loose import a_text
 from recollect.http.responses.native import relay_native
-from recollect.http.responses.parts import Exchange, memory_headers
+from recollect.http.responses.parts import memory_headers
 from recollect.http.responses.sending import judged, read_whole, relayed_headers, sent_headers, to_bytes
 from recollect.http.responses.to_chat import to_chat
 from recollect.http.responses.to_messages import Placed, check_translatable, to_messages
@@ -72,7 +74,7 @@ async def _create(request: Request, asked: Asked) -> None:
             await request.answer(whole.status, whole.body, headers)
             return
         keeper = Keeper(parts=parts, asked=asked, before=before, exchange=exchange, begun_at=begun_at)
-        hits = list(exchange.hits) if getattr(steering, "tell_hits", False) else None
+        hits = list(map(told_hit, exchange.hits)) if steering.tells_hits else None
         if is_native:
             await relay_native(request, reply, keeper, upstream=turn.upstream.name, hits=hits)
         else:
@@ -97,10 +99,14 @@ async def _sent(request: Request, turn: _Turn) -> tuple[bool, Reply]:
             return True, reply
     _check_translatable(turn.asked)
     chat = to_bytes(to_chat(turn.asked.fields, turn.exchange.messages))
-    reply = await turn.upstream.send(Ask(method="POST", path="/chat/completions", headers=headers, body=chat))
+    reply = await turn.upstream.send(_chat_ask(headers, chat, turn))
     if mode == "auto" and reply.status not in (404, 405):
         parts.speech.learned(name, "translate")
     return False, reply
+
+
+def _chat_ask(headers: Sequence[Header], body: bytes, turn: _Turn) -> Ask:
+    return Ask(method="POST", path="/chat/completions", headers=headers, body=body, known=turn.exchange.known)
 
 
 async def _sent_native(turn: _Turn, headers: Sequence[Header]) -> Reply:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recollect.http.proxy.steering import FIELDS
 from recollect.http.responses.asked import Asked, Json
 from recollect.http.responses.before import Before
 from recollect.http.responses.parts import Message
 from recollect.http.responses.splice import Edit, with_input, without
-from recollect.http.responses.to_chat import OUR_FIELDS
 from recollect.http.responses.to_messages import Placed
 
 # What any upstream can be told again, whoever made it; without ids, which only their maker knows.
@@ -43,13 +43,13 @@ def native_body(asked: Asked, before: Before, edits: Sequence[Edit], *, upstream
         # tools go on from a question that was asked with it.
         if any(item.get("role") == "user" for item in asked.items):
             new = [*(Edit(0, edit.new) for edit in earlier if not edit.replaces), *new]
-        return with_input(without(asked.text, OUR_FIELDS), before=(), edits=new).encode()
+        return with_input(without(asked.text, FIELDS), before=(), edits=new).encode()
     new += [
         Edit(at, json.dumps(_portable(item)), replaces=True)
         for at, item in enumerate(asked.items)
         if isinstance(asked.fields.get("input"), list) and asked.fields["input"][at] is not item
     ]
-    text = without(asked.text, OUR_FIELDS | {"conversation", "previous_response_id"})
+    text = without(asked.text, FIELDS | {"conversation", "previous_response_id"})
     return with_input(text, before=_history(before, earlier), edits=new).encode()
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect.errors import RecollectError
+from recollect.http.proxy.memory import Exchange
 from recollect.http.responses.asked import Asked, Json
 from recollect.http.responses.before import Before
 from recollect.http.responses.ids import fresh_id, with_id
-from recollect.http.responses.parts import Exchange, Parts
+from recollect.http.responses.parts import Parts
 from recollect.http.responses.shape import text_of
 from recollect.model.response import KeptResponse, ThreadItems
 
@@ -49,8 +50,7 @@ class Keeper:
         text = text_of(response)
         names = [self.exchange.turn_id] if self.exchange.turn_id else []
         if text:
-            whole = response.get("status") == "completed"
-            turn = await self.parts.memory.keep_answer(self.exchange, text, whole=whole)
+            turn = await self.parts.memory.keep_answer(self.exchange, text)
             names += [turn] if turn else []
         if not (self.asked.store or self.asked.thread_id):
             return

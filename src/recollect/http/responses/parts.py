@@ -10,6 +10,8 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from recollect.errors import RecollectError
+from recollect.http.proxy.memory import ChatMemory, Exchange
+from recollect.http.proxy.steering import Steering
 from recollect.http.responses.asked import Json
 from recollect.http.upstream.protocol import Header, Upstream
 from recollect.ledger.responses import Responses
@@ -20,34 +22,6 @@ _MOST_TASKS = 10_000
 
 Mode: TypeAlias = Literal["auto", "native", "translate"]
 Message: TypeAlias = Mapping[str, Any]
-# How a request steers memory: a dataclass with a scope.
-Steering: TypeAlias = Any
-
-
-class Exchange(Protocol):
-    """What was asked, with what is remembered put into it."""
-
-    @property
-    def messages(self) -> Sequence[Message]: ...
-
-    @property
-    def status(self) -> str: ...
-
-    @property
-    def hits(self) -> Sequence[Any]: ...
-
-    @property
-    def turn_id(self) -> str | None: ...
-
-
-class Memory(Protocol):
-    """Memory for chats; nothing it does fails a chat."""
-
-    async def begin(self, steering: Steering, messages: Sequence[Message]) -> Exchange: ...
-
-    async def keep_said(self, exchange: Any) -> None: ...
-
-    async def keep_answer(self, exchange: Any, text: str, *, whole: bool) -> str | None: ...
 
 
 class Kept(Protocol):
@@ -119,7 +93,7 @@ class Parts:
     """One of these for a server; `steer` is given a request's fields and headers."""
 
     kept: Kept
-    memory: Memory
+    memory: ChatMemory
     upstream_of: Callable[[str], Upstream]
     steer: Callable[[Mapping[str, Any], Sequence[Header]], Steering]
     speech: Speech = field(default_factory=Speech)

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recollect.http.proxy.steering import FIELDS
 from recollect.http.responses.asked import Json
 from recollect.http.responses.loose import objects
 from recollect.http.responses.wrong import BadRequest, unsupported
 
-# Fields that steer memory: none of them is sent to any upstream.
-OUR_FIELDS = frozenset(
-    {
-        "memory_id",
-        "memory_top_k",
-        "memory_recency_weight",
-        "memory_score_threshold",
-        "memory_config",
-        "memory_context",
-    }
-)
 # Fields of the Responses API that say something else in chat completions, or nothing.
 _OWN = frozenset(
     {
@@ -37,7 +27,7 @@ def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) ->
         raise unsupported("a prompt template", param="prompt", instead="write its text into instructions or input")
     instructions = fields.get("instructions")
     head = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
-    chat: Json = {name: value for name, value in fields.items() if name not in _OWN | OUR_FIELDS}
+    chat: Json = {name: value for name, value in fields.items() if name not in _OWN | FIELDS}
     chat["messages"] = [*head, *messages]
     # Upstreams that need this translation know the older name.
     if (most := fields.get("max_output_tokens")) is not None:

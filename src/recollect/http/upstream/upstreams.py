@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
 from re import Pattern
@@ -12,33 +12,53 @@ from re import compile as pattern
 
 from recollect.http.upstream.address import checked_url
 from recollect.http.upstream.plain import PlainUpstream
-from recollect.http.upstream.protocol import Upstream
+from recollect.http.upstream.protocol import Ask, Header, Reply, Upstream
 from recollect.http.upstream.secure import SecureUpstream
 from recollect.settings import Settings
+from recollect.settings_declared import ResponsesMode
 
 OPENAI_URL = "https://api.openai.com/v1"
 
 
+_SECRETS = (b"authorization", b"api-key", b"x-api-key")
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The names of some models, where they are, and the key for it; without one the client's own is passed on."""
+    """The names of some models, and where they are."""
 
     models: tuple[Pattern[str], ...]
     upstream: Upstream
-    key: str = ""
+
+
+class Keyed:
+    """An upstream that gets a key of ours instead of the client's."""
+
+    def __init__(self, upstream: Upstream, key: str) -> None:
+        self._upstream = upstream
+        self._key: Header = (b"authorization", f"Bearer {key}".encode("latin-1", "replace"))
+        self.name = upstream.name
+
+    async def send(self, ask: Ask) -> Reply:
+        headers = [each for each in ask.headers if each[0].lower() not in _SECRETS]
+        return await self._upstream.send(replace(ask, headers=[*headers, self._key]))
+
+    async def close(self) -> None:
+        await self._upstream.close()
 
 
 class Upstreams:
     """Every endpoint; the last one takes what no other does."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, routes: Sequence[Route], modes: Mapping[str, ResponsesMode]) -> None:
         self._routes = tuple(routes)
+        self.modes = dict(modes)
         self.of = lru_cache(maxsize=1024)(self._of)
 
-    def _of(self, model: str) -> Route:
+    def _of(self, model: str) -> Upstream:
         """Where a model is."""
         named = (route for route in self._routes if any(each.match(model) for each in route.models))
-        return next(named, self._routes[-1])
+        return next(named, self._routes[-1]).upstream
 
     @property
     def are_many(self) -> bool:
@@ -59,11 +79,13 @@ def open_upstreams(settings: Settings, *, without: Upstream) -> Upstreams:
     key = settings.upstream_api_key.get_secret_value()
     url = settings.upstream_url or (OPENAI_URL if key else "")
     routes.append(_route("upstream_url", url, "*", key, settings) if url else Route((), without))
-    return Upstreams(routes)
+    modes = {checked_url(each.url, name=name): each.responses for name, each in settings.upstreams.items()}
+    return Upstreams(routes, {routes[-1].upstream.name: settings.upstream_responses} | modes)
 
 
 def _route(name: str, url: str, models: str, key: str, settings: Settings) -> Route:
     url = checked_url(url, name=name)
     kind = SecureUpstream if url.startswith("https:") else PlainUpstream
     upstream = kind(url, url, connect_s=settings.upstream_connect_s, idle_s=settings.upstream_timeout_s)
-    return Route(tuple(pattern(translate(each.strip())) for each in models.split(",")), upstream, key)
+    named = tuple(pattern(translate(each.strip())) for each in models.split(","))
+    return Route(named, Keyed(upstream, key) if key else upstream)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
@@ -16,7 +17,17 @@ from typing import Any, TypeAlias
 from recollect.errors import InvalidInput
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_decode = JSONDecoder().raw_decode
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; one with more digits than Python takes is infinite here, and sent on as it was written."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
+_decode = JSONDecoder(parse_int=_whole).raw_decode
 # A piece of text that stands for an old item, by its number, or for none.
 Piece: TypeAlias = tuple[int | None, str]
 
@@ -83,7 +94,11 @@ class Body:
         Where a new value holds parts of the old one (the very same objects), these keep their bytes.
         """
         items = enumerate(self.listed.items)
-        pieces = [(number, _member(self.text, item, changed)) for number, item in items if item.name not in without]
+        pieces = [
+            (number, _member(self.text, item, item.value, changed))
+            for number, item in items
+            if item.name not in without
+        ]
         whole = self.listed.written(self.text, pieces)
         return (self.text[: self.listed.start] + whole + self.text[self.listed.end :]).encode("utf-8")
 
@@ -149,33 +164,56 @@ def _skip(text: str, at: int) -> int:
     return space.end() if space else at
 
 
-def _member(text: str, item: Item, changed: Mapping[str, Any]) -> str:
+def _member(text: str, item: Item, old: Any, changed: Mapping[str, Any]) -> str:
     if item.name not in changed:
         return text[item.start : item.end]
-    return text[item.start : item.value_at] + _value(text, item.value_at, item.value, changed[item.name])
+    return text[item.start : item.value_at] + _value(text, item.value_at, old, changed[item.name])
 
 
 def _value(text: str, at: int, old: Any, new: Any) -> str:
     """A new value in place of the old one, which stands here."""
+    if isinstance(old, str) and isinstance(new, str):
+        return _string(text, at, old, new)
     if isinstance(old, list) and isinstance(new, Sequence) and not isinstance(new, str):
         listed = _array(text, at)
         return listed.written(text, _elements(text, listed, old, new))
     if isinstance(old, dict) and isinstance(new, Mapping) and list(old) == list(new):
         listed = _object(text, at)
         changed = {name: value for name, value in new.items() if value is not old[name]}
-        return listed.written(text, [(at, _member(text, each, changed)) for at, each in enumerate(listed.items)])
+        # Of several members with one name the last counts: it is the one that was read.
+        counts = {item.name: number for number, item in enumerate(listed.items)}
+        return listed.written(
+            text,
+            [
+                (number, _member(text, item, old[item.name], changed if counts[item.name] == number else {}))
+                for number, item in enumerate(listed.items)
+            ],
+        )
+    return json.dumps(new)
+
+
+def _string(text: str, at: int, old: str, new: str) -> str:
+    """A new text in place of the old one; where it only grew, the old one is written as it was."""
+    end = scanstring(text, at + 1)[1]
+    if old and new.startswith(old):
+        return text[at : end - 1] + json.dumps(new[len(old) :])[1:]
+    if old and new.endswith(old):
+        return json.dumps(new[: -len(old)])[:-1] + text[at + 1 : end]
     return json.dumps(new)
 
 
 def _elements(text: str, listed: Listed, old: Sequence[Any], new: Sequence[Any]) -> list[Piece]:
     """The elements of a new array: those of the old one by their bytes, one that was changed by what stayed of it."""
-    numbers = {id(value): number for number, value in enumerate(old)}
-    kept = {numbers.get(id(value)) for value in new}
+    numbers: dict[int, deque[int]] = {}
+    for number, value in enumerate(old):
+        # Several: null is one object wherever it stands.
+        numbers.setdefault(id(value), deque()).append(number)
+    kept = {number for value in new for number in numbers.get(id(value), ())}
     pieces: list[Piece] = []
     following = 0
     for value in new:
-        number = numbers.get(id(value))
-        if number is not None:
+        if places := numbers.get(id(value)):
+            number = places.popleft()
             pieces.append((number, text[listed.items[number].start : listed.items[number].end]))
             following = number + 1
         elif following < len(old) and following not in kept and _alike(old[following], value):

@@ -131,9 +131,15 @@ async def _refuse_redirect(send: Send, exchange: Exchange) -> None:
 
 async def _relay_with_hits(send: Send, reply: Reply, exchange: Exchange, listener: Listener) -> None:
     raw = bytearray()
-    async for chunk in reply.chunks():
-        listener.hear(chunk)
-        raw += chunk
+    try:
+        async for chunk in reply.chunks():
+            listener.hear(chunk)
+            raw += chunk
+    except UpstreamBroken as error:
+        # Nothing was sent yet, so it can be told.
+        _log.warning("%s", error)
+        await answer_error(send, 502, str(error), code="upstream_broken", headers=_told(exchange))
+        return
     changed = with_hits(listener.plain, exchange.hits)
     length = len(raw) if changed is None else len(changed)
     headers = to_client(reply.headers, _told(exchange), length=None if changed is None else length)

@@ -1,0 +1,264 @@
+"""What comes back: streams byte for byte, errors with all that was said, and breaks that look like breaks."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from served_proxy import BUDGET, QUESTION, Served, answers, chat, served
+
+from recollect.testing.llm_faults import (
+    Cut,
+    Fault,
+    big_frame,
+    chunks_of,
+    crlf,
+    deltas_without_index,
+    empty_choices,
+    http_error,
+    reset,
+    split_utf8,
+    sse_comments,
+    sse_fields,
+    stream_error,
+    without_done,
+)
+from recollect.testing.llm_wire import Reply, ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
+
+CALLS = [ToolCall("look", {"at": "日本"}), ToolCall("book", {"room": 1.0})]
+SSE = "text/event-stream"
+TOLD = {
+    "retry-after": "7",
+    "retry-after-ms": "6500",
+    "x-ratelimit-remaining-requests": "0",
+    "x-ratelimit-reset-tokens": "6m0s",
+    "x-request-id": "req_abc",
+    "openai-organization": "org",
+}
+
+
+@pytest.fixture(scope="module")
+def proxy(llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("home"), llm.base_url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[ScriptedLLM]:
+    with ScriptedLLM() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _afresh(llm: ScriptedLLM) -> None:
+    llm.clear()
+
+
+STREAMS = [
+    (),
+    (sse_comments(),),
+    (sse_fields(),),
+    (crlf(),),
+    (sse_fields(), crlf(), chunks_of(1)),
+    (split_utf8(),),
+    (big_frame(),),
+    (chunks_of(1),),
+    (chunks_of(7),),
+    (deltas_without_index(),),
+    (empty_choices(),),
+    (without_done(),),
+]
+
+
+@pytest.mark.parametrize("faults", STREAMS, ids=lambda faults: "+".join(fault.name for fault in faults) or "plain")
+@pytest.mark.parametrize("said", [Reply("Aloha, 日本 🏝!"), Reply(None, CALLS), Reply("One\n\ndata: [DONE]\n\n")])
+def test_a_stream_is_relayed_byte_for_byte(
+    llm: ScriptedLLM, proxy: Served, faults: tuple[Fault, ...], said: Reply
+) -> None:
+    llm.reply(said)
+    if faults:
+        llm.fault(*faults)
+    answer = proxy.post(chat(stream=True))
+    [(_, sent)] = llm.answers
+    assert answer.status == 200
+    assert answer.body == sent.body
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert "content-length" not in answer.headers
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_usage_comes_only_where_the_client_asked_and_done_comes_once(
+    llm: ScriptedLLM, proxy: Served, asked: bool
+) -> None:
+    fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if asked else {}
+    answer = proxy.post(chat(stream=True, **fields))
+    [request] = llm.calls("chat")
+    assert ("stream_options" in request.json) is asked
+    assert (b'"usage":{' in answer.body) is asked
+    assert answer.body.count(b"data: [DONE]") == 1
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+
+
+def test_each_piece_of_a_stream_is_relayed_before_the_next_one_comes(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.fault(answers(b"data: one\n\n", Cut.HANG, content_type=SSE))
+    with httpx.stream("POST", f"{proxy.url}/chat/completions", json=chat(stream=True), timeout=30) as answer:
+        assert next(answer.iter_raw()) == b"data: one\n\n"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_answer_is_heard_along_whatever_way_it_is_written(
+    llm: ScriptedLLM, proxy: Served, streamed: bool
+) -> None:
+    user = f"heard-{streamed}"
+    llm.reply("Aloha, 日本 🏝!", faults=[sse_fields(), crlf(), chunks_of(1)] if streamed else [chunks_of(1)])
+    proxy.post(chat("I plan a trip", stream=streamed), x_memory_user=user)
+    assert proxy.kept(user) == [("user", "I plan a trip"), ("assistant", "Aloha, 日本 🏝!")]
+
+
+def test_a_compressed_answer_stays_compressed_and_is_heard_all_the_same(llm: ScriptedLLM, proxy: Served) -> None:
+    said = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Packed"}}]}
+    packed = gzip.compress(json.dumps(said).encode())
+    llm.fault(
+        answers(packed, content_type="application/json", content_encoding="gzip", content_length=str(len(packed)))
+    )
+    answer = proxy.post(chat("Pack it"), x_memory_user="packed", accept_encoding="br, gzip")
+    assert (answer.body, answer.headers["content-encoding"]) == (packed, "gzip")
+    assert answer.headers["content-length"] == str(len(packed))
+    # What could not be read along is not asked for.
+    assert llm.requests[0].headers["accept-encoding"] == "gzip"
+    assert proxy.kept("packed") == [("user", "Pack it"), ("assistant", "Packed")]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("status", [400, 401, 404, 413, 422, 429, 500, 503, 529])
+def test_an_error_before_the_first_byte_is_told_as_it_is(
+    llm: ScriptedLLM, proxy: Served, status: int, streamed: bool
+) -> None:
+    said = b'{"error": {"message": "No.", "code": "odd\\u0021" } }\n'
+    llm.fault(http_error(status, said, headers=TOLD))
+    answer = proxy.post(chat(stream=streamed))
+    assert (answer.status, answer.body) == (status, said)
+    assert {name: answer.headers[name] for name in TOLD} == TOLD
+    assert answer.headers["x-memory-status"] == "ok"
+    # Nobody tried again on the client's behalf.
+    assert len(llm.requests) == 1
+
+
+def test_the_reason_for_being_refused_is_not_taken_for_an_answer(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.fault(http_error(429, {"choices": [{"message": {"content": "slow down"}}]}))
+    proxy.post(chat(BUDGET), x_memory_user="refused")
+    assert proxy.kept("refused") == [("user", BUDGET)]
+
+
+@pytest.mark.parametrize("fault", [reset(after_frames=3), reset(after_frames=1)], ids=["later", "at once"])
+def test_a_stream_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: Served, fault: Fault) -> None:
+    llm.reply("Aloha from the beach", faults=[fault])
+    with pytest.raises(http.client.IncompleteRead) as raised:
+        proxy.post(chat(BUDGET, stream=True), x_memory_user=f"cut-{len(llm.requests)}")
+    [(_, sent)] = llm.answers
+    assert raised.value.partial == sent.body
+    assert b"stop" not in raised.value.partial
+
+
+def test_what_was_said_before_a_break_is_kept(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.reply("Aloha from the beach", faults=[reset(after_frames=3)])
+    with pytest.raises(http.client.IncompleteRead):
+        proxy.post(chat(BUDGET, stream=True), x_memory_user="cut")
+    assert proxy.kept("cut") == [("user", BUDGET), ("assistant", "Aloha from")]
+
+
+def test_an_answer_shorter_than_its_length_ends_as_broken(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.fault(answers(b'{"choices": [', Cut.RESET, content_type="application/json", content_length="1000"))
+    with pytest.raises(http.client.IncompleteRead):
+        proxy.post(chat())
+
+
+def test_an_answer_without_a_length_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.fault(answers(b'{"choices": []}', Cut.RESET, content_type="application/json"))
+    with pytest.raises(http.client.IncompleteRead):
+        proxy.post(chat())
+
+
+def test_an_answer_that_breaks_off_before_its_hits_could_be_told_is_an_error(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.fault(answers(b'{"choices": []}', Cut.RESET, content_type="application/json"))
+    answer = proxy.post(chat(memory_hits=True))
+    assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_broken")
+    assert answer.headers["x-memory-status"] == "ok"
+
+
+def test_an_error_told_in_the_stream_is_relayed_as_it_came(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.reply("Aloha from the beach", faults=[stream_error(2)])
+    answer = proxy.post(chat(stream=True))
+    [(_, sent)] = llm.answers
+    assert answer.body == sent.body
+    assert b"[DONE]" not in answer.body
+
+
+def test_a_reset_before_the_first_byte_is_an_error_of_ours(llm: ScriptedLLM, proxy: Served) -> None:
+    llm.fault(reset())
+    answer = proxy.post(chat(stream=True))
+    assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_unavailable")
+    assert answer.headers["x-memory-status"] == "ok"
+
+
+def test_memory_hits_are_told_and_all_else_of_the_answer_stays(llm: ScriptedLLM, proxy: Served) -> None:
+    proxy.post(chat(BUDGET), x_memory_user="hits")
+    said = b'{"id": "1", "x": 1.0, "choices": [ ]\n}\n'
+    packed = gzip.compress(said)
+    for body, more in ((said, {}), (packed, {"content_encoding": "gzip"})):
+        llm.fault(answers(body, content_type="application/json", content_length=str(len(body)), **more))
+        answer = proxy.post(chat(memory_hits=True), x_memory_user="hits", x_memory="read")
+        assert answer.body.startswith(b'{"id": "1", "x": 1.0, "choices": [ ]')
+        assert BUDGET in [hit["content"] for hit in answer.json["memory_hits"]]
+        assert "content-encoding" not in answer.headers
+
+
+def test_a_tools_result_at_the_end_stays_at_the_end(llm: ScriptedLLM, proxy: Served) -> None:
+    proxy.post(chat(BUDGET), x_memory_user="tool")
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "$10,000"},
+    ]
+    llm.clear()
+    answer = proxy.post({"model": "scripted", "messages": messages}, x_memory_user="tool")
+    [request] = llm.calls("chat")
+    got = request.json["messages"]
+    assert answer.headers["x-memory-hits"] == "1"
+    assert [got[0], *got[2:]] == messages
+    assert BUDGET in got[1]["content"]
+    assert got[1]["role"] == "user"
+
+
+def test_a_client_that_sends_its_history_again_keeps_the_prefix_for_the_prompt_cache(
+    llm: ScriptedLLM, proxy: Served
+) -> None:
+    proxy.post(chat(BUDGET), x_memory_user="prefix")
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
+    later = [
+        *messages,
+        {"role": "assistant", "content": "$10,000"},
+        {"role": "user", "content": "And my budget left?"},
+    ]
+    proxy.post({"model": "scripted", "messages": messages}, x_memory_user="prefix")
+    proxy.post({"model": "scripted", "messages": later}, x_memory_user="prefix")
+    got = llm.calls("chat")[-1].json["messages"]
+    assert got[:3] == later[:3]
+    assert (len(got), got[4]) == (5, later[3])
+
+
+def test_the_block_keeps_its_budget_beside_a_huge_memory(llm: ScriptedLLM, proxy: Served) -> None:
+    huge = "My budget for the Hawaii trip is " + "very " * 200_000 + "large"
+    proxy.post(chat(huge), x_memory_user="huge")
+    llm.clear()
+    proxy.post(chat(), x_memory_user="huge", x_memory="read")
+    sent = llm.calls("chat")[0].body
+    assert len(sent) < 20_000

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Sequence
 from urllib.parse import urlsplit
 
 import httpcore
-from httpcore import AnyIOBackend, AsyncNetworkStream
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
-from recollect.http.upstream.address import check_resolved
+from recollect.http.upstream.pool import Network, Pool
 from recollect.http.upstream.protocol import Ask, Header, Reply
 
 _IDLE_S = 60.0
@@ -58,14 +55,14 @@ class SecureUpstream:
         self._host = urlsplit(url).netloc.encode()
         self._trusted = trusted
         self._timeouts = {"connect": connect_s, "read": idle_s, "write": idle_s, "pool": connect_s}
-        self._pool: httpcore.AsyncConnectionPool | None = None
+        self._pool: Pool | None = None
 
     async def send(self, ask: Ask) -> Reply:
         url = self._url + ask.path + (f"?{ask.query}" if ask.query else "")
         request = httpcore.Request(
             ask.method,
             url,
-            headers=[(b"Host", self._host), *ask.headers, *_length(ask.body)],
+            headers=[(b"Host", self._host), *ask.headers, *_length(ask)],
             content=ask.body,
             extensions={"timeout": self._timeouts},
         )
@@ -87,33 +84,23 @@ class SecureUpstream:
         if self._pool is not None:
             await self._pool.aclose()
 
-    def _opened(self) -> httpcore.AsyncConnectionPool:
+    def _opened(self) -> Pool:
         if self._pool is None:
-            self._pool = httpcore.AsyncConnectionPool(
+            self._pool = Pool(
                 ssl_context=self._trusted or ssl.create_default_context(),
                 max_connections=_CONNECTIONS,
                 keepalive_expiry=_IDLE_S,
                 http1=True,
                 http2=True,
-                network_backend=_Network(),
+                network_backend=Network(),
             )
         return self._pool
 
 
-def _length(body: bytes | AsyncIterable[bytes]) -> Iterable[Header]:
-    if isinstance(body, bytes):
-        return [(b"Content-Length", str(len(body)).encode())] if body else []
+def _length(ask: Ask) -> Iterable[Header]:
+    """How long the body is, unless the client's own headers say it: said twice, or in two ways, it is refused."""
+    if any(name.lower() == b"content-length" for name, _ in ask.headers):
+        return []
+    if isinstance(ask.body, bytes):
+        return [(b"Content-Length", str(len(ask.body)).encode())] if ask.body else []
     return [(b"Transfer-Encoding", b"chunked")]
-
-
-class _Network(AnyIOBackend):
-    """The usual network, except for where nothing may be sent: a name is resolved once, looked at, and then used."""
-
-    async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> AsyncNetworkStream:
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpcore.ConnectError(f"{host} is not known: {error}") from error
-        addresses = [str(each[4][0]) for each in found]
-        check_resolved(host, addresses)
-        return await super().connect_tcp(addresses[0], port, *args, **options)

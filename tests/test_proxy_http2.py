@@ -1,0 +1,119 @@
+"""Upstreams behind TLS are spoken to in HTTP/2 where they offer it, and know at once when nobody listens."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from h2_upstream import FRAMES, Endpoint, h2_endpoint
+from served_proxy import BUDGET, KEY, Served, chat, served
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    with h2_endpoint(tmp_path_factory.mktemp("h2")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proxy(endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(endpoint.ca))
+        with served(tmp_path_factory.mktemp("home"), endpoint.url) as running:
+            yield running
+
+
+@pytest.fixture(autouse=True)
+def _afresh(endpoint: Endpoint) -> None:
+    endpoint.asked.clear()
+    endpoint.hold = ""
+
+
+def test_a_chat_is_sent_and_streamed_in_http2(endpoint: Endpoint, proxy: Served) -> None:
+    answer = proxy.post(chat(stream=True), x_memory="off", authorization=f"Bearer {KEY}")
+    [asked] = endpoint.asked
+    assert answer.body == b"".join(FRAMES)
+    assert answer.headers["x-request-id"] == "r1"
+    assert asked.body == json.dumps(chat(stream=True)).encode()
+    told = dict(asked.headers)
+    assert told[":path"] == "/v1/chat/completions"
+    assert told[":authority"] == endpoint.url.removeprefix("https://").removesuffix("/v1")
+    assert told["authorization"] == f"Bearer {KEY}"
+    names = [name for name, _ in asked.headers]
+    assert len(names) == len(set(names))
+
+
+def test_many_chats_share_a_connection(endpoint: Endpoint, proxy: Served) -> None:
+    proxy.post(chat(), x_memory="off")
+    before = endpoint.connections
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda _: proxy.post(chat(stream=True), x_memory="off").body, range(40)))
+    assert set(answers) == {b"".join(FRAMES)}
+    assert endpoint.connections == before
+
+
+@pytest.mark.parametrize("path", ["/audio/transcriptions", "/models/org%2Fname?x=%20"])
+def test_other_paths_pass_and_their_bodies_have_one_length(endpoint: Endpoint, proxy: Served, path: str) -> None:
+    body = b'{"file": "' + b"x" * 300_000 + b'"}'
+    assert proxy.ask("POST", path, body, {"content-type": "multipart/form-data"}).status == 200
+    [asked] = endpoint.asked
+    assert bytes(asked.body) == body
+    assert [value for name, value in asked.headers if name == "content-length"] == [str(len(body))]
+    assert dict(asked.headers)[":path"] == f"/v1{path}"
+
+
+def test_a_body_that_was_read_to_choose_the_upstream_has_one_length_too(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(endpoint.ca))
+    other = {"models": "other-*", "url": "http://127.0.0.1:9/v1"}
+    with served(tmp_path, endpoint.url, upstreams={"other": other}) as proxy:
+        assert proxy.post({"model": "x", "input": "Aloha"}, path="/embeddings").status == 200
+    [asked] = endpoint.asked
+    assert [name for name, _ in asked.headers].count("content-length") == 1
+
+
+@pytest.mark.parametrize("hold", ["head", "body"])
+def test_a_client_that_leaves_gives_up_its_stream_and_no_other(endpoint: Endpoint, proxy: Served, hold: str) -> None:
+    proxy.post(chat(), x_memory="off")
+    before = endpoint.connections
+    endpoint.hold = hold
+    with pytest.raises(httpx.ReadTimeout):
+        listen(proxy, f"leaver-{hold}")
+    asked = endpoint.asked[-1]
+    assert asked.given_up.wait(1), "the upstream was not told"
+    endpoint.hold = ""
+    assert proxy.post(chat(stream=True), x_memory="off").body == b"".join(FRAMES)
+    assert endpoint.connections == before
+    heard = [("user", BUDGET), ("assistant", "a")]
+    assert proxy.kept(f"leaver-{hold}", len(heard[: 1 + (hold == "body")])) == heard[: 1 + (hold == "body")]
+
+
+def listen(proxy: Served, user: str) -> None:
+    """Listen until nothing more comes."""
+    asked = {"url": f"{proxy.url}/chat/completions", "json": chat(BUDGET, stream=True)}
+    # Long enough that what is under way has reached the upstream.
+    with httpx.stream("POST", **asked, headers={"x-memory-user": user}, timeout=2) as answer:
+        for _ in answer.iter_raw():
+            pass
+
+
+def test_a_stream_that_the_upstream_gives_up_ends_as_broken(endpoint: Endpoint, proxy: Served) -> None:
+    endpoint.hold = "reset"
+    with pytest.raises(http.client.IncompleteRead):
+        proxy.post(chat(stream=True), x_memory="off")
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with served(tmp_path, endpoint.url) as proxy:
+        answer = proxy.post(chat(), authorization=f"Bearer {KEY}")
+    assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_unavailable")
+    assert not endpoint.asked

@@ -13,6 +13,11 @@ from recollect.errors import InvalidSettings, UpstreamUnavailable
 
 # Numbers that some resolvers read as an IPv4 address, and our check would not.
 _ODD_NUMBER = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]*|[0-9]+)){0,3}\.?")
+# In other letters a resolver may see an address that is not seen here.
+_HOST = re.compile(r"[a-zA-Z0-9._-]+|[0-9a-fA-F:.]+(?:%[a-zA-Z0-9._-]+)?")
+# Before an IPv4 address: the old way to write one as IPv6, and the prefix of networks that have only IPv6.
+_CARRYING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
+_EVERYONE = ipaddress.ip_address("255.255.255.255")
 # Where cloud machines are told their secrets, besides all that is link-local.
 _METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "192.0.0.192")))
 
@@ -26,6 +31,8 @@ def checked_url(url: str, *, name: str) -> str:
         raise InvalidSettings(f"{name} {url!r} is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not host:
         raise InvalidSettings(f"{name} {url!r} must start with http:// or https:// and name a host")
+    if not _HOST.fullmatch(host):
+        raise InvalidSettings(f"{name}: {host!r} is not the plain name of a host; write others in their xn-- form")
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidSettings(f"{name} is a base URL such as https://host/v1, without user, query or fragment")
     if is_forbidden(host) or (_ODD_NUMBER.fullmatch(host) and not _is_address(host)):
@@ -46,10 +53,17 @@ def is_forbidden(host: str) -> bool:
         address = ipaddress.ip_address(host.partition("%")[0].strip("[]"))
     except ValueError:
         return False
-    known = [address]
+    known: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [address]
     if isinstance(address, ipaddress.IPv6Address):
         known += [each for each in (address.ipv4_mapped, address.sixtofour) if each is not None]
-    return any(each.is_link_local or each.is_multicast or each.is_unspecified or each in _METADATA for each in known)
+        if not address.is_loopback and any(address in each for each in _CARRYING):
+            known.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return any(_is_for_nobody(each) for each in known)
+
+
+def _is_for_nobody(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    special = address.is_link_local or address.is_multicast or address.is_unspecified
+    return special or address == _EVERYONE or address in _METADATA
 
 
 def _is_address(host: str) -> bool:

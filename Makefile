@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test drill local-llm check bench docs clean
+.PHONY: help serve test clients drill local-llm check bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,13 @@ test: $(VENV)/.dev ## Check style and types, then run the tests (under 10 minute
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
 
+build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt tests/clients/package.json
+	$(PYTHON) scripts/get_clients.py
+	touch $@
+
+clients: $(VENV)/.dev build/clients/.installed ## Install real clients and talk to the server with each of them
+	$(BIN)/pytest -m clients -s tests/clients
+
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600
 
@@ -45,4 +52,4 @@ docs: $(VENV)/.dev ## Print the generated documents anew
 	$(BIN)/python scripts/print_docs.py
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build/clients .mypy_cache .pytest_cache .ruff_cache .hypothesis

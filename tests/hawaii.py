@@ -30,7 +30,7 @@ def model(request: Recorded) -> str | Reply:
         call = ToolCall("weather", {"city": "Hilo"})
         return Reply(f"Hilo is {texts_of(results[-1])}") if results else Reply(None, [call])
     if "too fast" in said:
-        return Reply("", faults=[http_error(429, REFUSED, {"retry-after": "7", "x-request-id": "req-7"})])
+        return Reply("", faults=[http_error(429, REFUSED, {"retry-after": "1", "x-request-id": "req-7"})])
     for word, answer in (("Count", "one two three"), ("picture", "A beach"), ("Ann", '{"name":"Ann","age":30}')):
         if word in said:
             return answer

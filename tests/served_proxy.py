@@ -32,7 +32,7 @@ class Served:
 
     def __init__(self, home: Path, upstream: str, **settings: Any) -> None:
         # A loaded machine must not turn a slow search into a chat without memory.
-        chosen = {"home": home, "upstream_url": upstream, "chat_recall_s": 30.0, "worker": False, **settings}
+        chosen = {"home": home, "upstream_url": upstream, "memory_timeout_s": 30.0, "worker": False, **settings}
         self.app = make_app(load(chosen, environ={}).settings)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(self._listener.getsockname()[1])

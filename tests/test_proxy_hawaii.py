@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import openai
 import pytest
 from hawaii import KNOWN, PICTURE, UNKNOWN, model
+from operated_server import Process, process
 from pydantic import BaseModel
 from served_proxy import BUDGET, KEY, QUESTION
-from operated_server import Process, process
 
 from recollect.testing.scripted_llm import ScriptedLLM
 

@@ -184,6 +184,32 @@ def test_a_client_that_leaves_amid_an_answer_that_is_not_streamed_is_let_go_of(
     assert llm.disconnects[0].at.timestamp() - left < 1
 
 
+@pytest.mark.parametrize("body", [b"", b'{"prompt": "a beach"}'], ids=["asking", "sending"])
+def test_a_client_that_leaves_another_path_before_its_answer_is_let_go_of(
+    llm: ScriptedLLM, proxy: Served, body: bytes
+) -> None:
+    llm.fault(hang())
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client:
+        length = f"Content-Length: {len(body)}\r\n" if body else ""
+        client.sendall(f"POST /v1/images/generations HTTP/1.1\r\nHost: localhost\r\n{length}\r\n".encode() + body)
+        llm.wait_for(lambda server: server.answers, 10)
+        left = time.time()
+    llm.wait_for(lambda server: server.disconnects, 10)
+    assert llm.disconnects[0].at.timestamp() - left < 1
+
+
+def test_an_upstream_that_was_restarted_is_asked_again(llm: ScriptedLLM, proxy: Served) -> None:
+    assert proxy.post(chat(), x_memory="off").status == 200
+    llm.stop()
+    llm.start()
+    assert proxy.post(chat(), x_memory="off").status == 200
+
+
+def test_the_query_of_a_chat_is_sent_on(llm: ScriptedLLM, proxy: Served) -> None:
+    proxy.post(chat(), path="/chat/completions?api-version=2024-10-21&x=%2F")
+    assert llm.requests[0].query == "api-version=2024-10-21&x=%2F"
+
+
 def test_a_client_that_leaves_while_it_uploads_is_let_go_of(llm: ScriptedLLM, proxy: Served) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port)) as client:
         client.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nhalf")

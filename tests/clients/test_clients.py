@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from hawaii import KNOWN, PICTURE, model
-from served_proxy import BUDGET, QUESTION
 from operated_server import Process, process
+from served_proxy import BUDGET, QUESTION
 
 from recollect.testing.scripted_llm import ScriptedLLM
 

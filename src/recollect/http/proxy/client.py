@@ -32,23 +32,26 @@ async def read_whole(receive: Receive, most: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def body_of(receive: Receive) -> AsyncIterator[bytes]:
-    """The body as it comes."""
+async def body_of(receive: Receive, whole: asyncio.Event | None = None) -> AsyncIterator[bytes]:
+    """The body as it comes; `whole` is set when nothing more of it will."""
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Gone
         more = message.get("more_body", False)
+        if not more and whole is not None:
+            whole.set()
         if body := message.get("body", b""):
             yield body
 
 
 class Watch:
-    """Cancels whoever answers a client as soon as it leaves; the whole request has been read by then."""
+    """Cancels whoever answers a client as soon as it leaves, once the request has been read: `whole` says when."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, *, whole: asyncio.Event | None = None) -> None:
         self._receive = receive
+        self._whole = whole
         self.left = False
 
     async def __aenter__(self) -> Watch:
@@ -62,6 +65,9 @@ class Watch:
         return self.left and kind is asyncio.CancelledError
 
     async def _wait(self) -> None:
+        if self._whole is not None:
+            # Before that, it would take away pieces of the body.
+            await self._whole.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.left = True

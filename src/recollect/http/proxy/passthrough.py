@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from urllib.parse import unquote
@@ -27,40 +28,41 @@ class Passthrough:
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = path_of(scope)
-        try:
-            reply = await self._sent(scope, receive, path)
-        except Gone:
-            return
-        except TooLarge:
-            await answer_error(
-                send, 413, f"the body is larger than {self._max_body >> 20} MiB", code="body_too_large"
-            )
-            return
-        except UpstreamUnavailable as error:
-            _log.warning("%s", error)
-            await answer_error(send, 502, str(error), code="upstream_unavailable")
-            return
-        async with Watch(receive):
+        whole = asyncio.Event()
+        async with Watch(receive, whole=whole):
+            try:
+                reply = await self._sent(scope, receive, whole)
+            except Gone:
+                return
+            except TooLarge:
+                most = self._max_body >> 20
+                await answer_error(send, 413, f"the body is larger than {most} MiB", code="body_too_large")
+                return
+            except UpstreamUnavailable as error:
+                _log.warning("%s", error)
+                await answer_error(send, 502, str(error), code="upstream_unavailable")
+                return
             try:
                 await _relay(send, reply)
             finally:
                 await reply.close()
 
-    async def _sent(self, scope: Scope, receive: Receive, path: str) -> Reply:
-        headers = by_name(scope["headers"])
+    async def _sent(self, scope: Scope, receive: Receive, whole: asyncio.Event) -> Reply:
+        path, headers = path_of(scope), by_name(scope["headers"])
         body: bytes | None = None
         if self._upstreams.are_many and headers.get("content-type", "").startswith("application/json"):
             # Which of them it is for is said in the body.
             body = await read_whole(receive, self._max_body)
-        upstream = self._upstream(path, body)
         has_body = "content-length" in headers or "transfer-encoding" in headers
+        if body is not None or not has_body:
+            whole.set()
+        upstream = self._upstream(path, body)
         ask = Ask(
             method=scope["method"],
             path=path,
             query=scope["query_string"].decode("latin-1"),
             headers=to_upstream(scope["headers"]),
-            body=body if body is not None else body_of(receive) if has_body else b"",
+            body=body if body is not None else body_of(receive, whole) if has_body else b"",
         )
         return await upstream.send(ask)
 

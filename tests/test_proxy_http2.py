@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
+import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +14,9 @@ import httpx
 import pytest
 from h2_upstream import FRAMES, Endpoint, h2_endpoint
 from served_proxy import BUDGET, KEY, Served, chat, served
+
+from recollect.http.upstream.protocol import Ask
+from recollect.http.upstream.secure import SecureUpstream
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +62,15 @@ def test_many_chats_share_a_connection(endpoint: Endpoint, proxy: Served) -> Non
     assert endpoint.connections == before
 
 
+def test_nothing_is_left_behind_by_a_chat_that_came_to_its_end(endpoint: Endpoint, proxy: Served) -> None:
+    # More than the streams that one connection may have open at a time.
+    with ThreadPoolExecutor(4) as threads:
+        lengths = list(threads.map(lambda _: len(proxy.post(chat(), x_memory="off").body), range(250)))
+    assert len(set(lengths)) == 1
+    assert not any(asked.given_up.is_set() for asked in endpoint.asked)
+    assert endpoint.connections < 3
+
+
 @pytest.mark.parametrize("path", ["/audio/transcriptions", "/models/org%2Fname?x=%20"])
 def test_other_paths_pass_and_their_bodies_have_one_length(endpoint: Endpoint, proxy: Served, path: str) -> None:
     body = b'{"file": "' + b"x" * 300_000 + b'"}'
@@ -92,6 +106,33 @@ def test_a_client_that_leaves_gives_up_its_stream_and_no_other(endpoint: Endpoin
     assert endpoint.connections == before
     heard = [("user", BUDGET), ("assistant", "a")]
     assert proxy.kept(f"leaver-{hold}", len(heard[: 1 + (hold == "body")])) == heard[: 1 + (hold == "body")]
+
+
+@pytest.mark.parametrize("hold", ["head", "body"])
+async def test_chats_that_were_given_up_make_room_for_others(endpoint: Endpoint, hold: str) -> None:
+    trusted = ssl.create_default_context(cafile=endpoint.ca)
+    upstream = SecureUpstream("it", endpoint.url, connect_s=10, idle_s=10, trusted=trusted)
+    ask = Ask(method="POST", path="/chat/completions", body=b'{"stream": true}')
+
+    async def heard() -> bytes:
+        reply = await upstream.send(ask)
+        try:
+            return b"".join([chunk async for chunk in reply.chunks()])
+        finally:
+            await reply.close()
+
+    assert await heard() == b"".join(FRAMES)
+    for _ in range(3):
+        endpoint.hold, before = hold, len(endpoint.asked)
+        chats = [asyncio.create_task(heard()) for _ in range(60)]
+        while sum(asked.whole for asked in endpoint.asked[before:]) < len(chats):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # the endpoint is in another thread
+        for each in chats:
+            each.cancel()
+        await asyncio.wait(chats)
+        endpoint.hold = ""
+        assert await asyncio.wait_for(heard(), 20) == b"".join(FRAMES)
+    await upstream.close()
 
 
 def listen(proxy: Served, user: str) -> None:

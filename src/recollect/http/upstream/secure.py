@@ -21,9 +21,10 @@ _TRIES, _PAUSE_S = 3, 0.05
 class SecureReply:
     """An answer of httpcore's."""
 
-    def __init__(self, response: httpcore.Response, name: str) -> None:
+    def __init__(self, response: httpcore.Response, name: str, closing: set[asyncio.Task[None]]) -> None:
         self._response = response
         self._name = name
+        self._closing = closing
 
     @property
     def status(self) -> int:
@@ -41,7 +42,12 @@ class SecureReply:
             raise UpstreamBroken(f"{self._name} broke off: {error or type(error).__name__}") from error
 
     async def close(self) -> None:
-        await self._response.aclose()
+        # In a task of its own: whoever answers is cancelled when its client leaves, also at the very end of an
+        # answer, and a stream that is half closed would count as open for ever.
+        task = asyncio.get_running_loop().create_task(self._response.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        await asyncio.shield(task)
 
 
 class SecureUpstream:
@@ -56,6 +62,7 @@ class SecureUpstream:
         self._trusted = trusted
         self._timeouts = {"connect": connect_s, "read": idle_s, "write": idle_s, "pool": connect_s}
         self._pool: Pool | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def send(self, ask: Ask) -> Reply:
         url = self._url + ask.path + (f"?{ask.query}" if ask.query else "")
@@ -68,7 +75,8 @@ class SecureUpstream:
         )
         for tries in range(1, _TRIES + 1):
             try:
-                return SecureReply(await self._opened().handle_async_request(request), self.name)
+                response = await self._opened().handle_async_request(request)
+                return SecureReply(response, self.name, self._closing)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 # Nothing was sent yet, so trying again is safe.
                 if tries == _TRIES:
@@ -81,6 +89,8 @@ class SecureUpstream:
         raise AssertionError("the last try returns or raises")
 
     async def close(self) -> None:
+        if self._closing:
+            await asyncio.wait(self._closing)
         if self._pool is not None:
             await self._pool.aclose()
 

@@ -9,7 +9,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,6 +87,17 @@ class Served:
             connection.request(method, "/v1" + path, body, headers or {})
             answer = connection.getresponse()
             return Answered(answer.status, answer.headers, answer.read())
+
+    def leave(self, body: dict[str, Any], user: str, ready: Callable[[bytes], bool]) -> float:
+        """Ask, wait until what was heard so far is enough, leave; gives when."""
+        raw = json.dumps(body).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Memory-User: {user}\r\n"
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as client:
+            client.sendall(f"{head}Content-Length: {len(raw)}\r\n\r\n".encode() + raw)
+            heard = b""
+            while not ready(heard):
+                heard += client.recv(65536)
+            return time.time()
 
 
 class Answered:

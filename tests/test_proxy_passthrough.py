@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -157,8 +156,8 @@ def test_a_client_that_leaves_before_the_answer_is_let_go_of(
     llm: ScriptedLLM, proxy: Served, fields: dict[str, bool]
 ) -> None:
     llm.fault(hang())
-    left = leave(
-        proxy, chat(BUDGET, **fields), "early", lambda _: llm.wait_for(lambda server: server.answers, 10) is None
+    left = proxy.leave(
+        chat(BUDGET, **fields), "early", lambda _: llm.wait_for(lambda server: server.answers, 10) is None
     )
     llm.wait_for(lambda server: server.disconnects, 10)
     assert llm.disconnects[0].at.timestamp() - left < 1
@@ -169,7 +168,7 @@ def test_a_client_that_leaves_in_mid_stream_is_let_go_of_and_what_it_heard_is_ke
     llm: ScriptedLLM, proxy: Served
 ) -> None:
     llm.reply("Aloha from the beach", faults=[hang(after_frames=3)])
-    left = leave(proxy, chat(BUDGET, stream=True), "middle", lambda heard: b"from" in heard)
+    left = proxy.leave(chat(BUDGET, stream=True), "middle", lambda heard: b"from" in heard)
     llm.wait_for(lambda server: server.disconnects, 10)
     assert llm.disconnects[0].at.timestamp() - left < 1
     assert proxy.kept("middle") == [("user", BUDGET), ("assistant", "Aloha from")]
@@ -179,7 +178,7 @@ def test_a_client_that_leaves_amid_an_answer_that_is_not_streamed_is_let_go_of(
     llm: ScriptedLLM, proxy: Served
 ) -> None:
     llm.fault(hang(after_bytes=40))
-    left = leave(proxy, chat(BUDGET), "amid", lambda heard: b"chatcmpl" in heard)
+    left = proxy.leave(chat(BUDGET), "amid", lambda heard: b"chatcmpl" in heard)
     llm.wait_for(lambda server: server.disconnects, 10)
     assert llm.disconnects[0].at.timestamp() - left < 1
 
@@ -216,15 +215,3 @@ def test_a_client_that_leaves_while_it_uploads_is_let_go_of(llm: ScriptedLLM, pr
     # The next one is answered, and the half one never arrived as a whole.
     assert proxy.ask("GET", "/models").status == 200
     assert [request.path for request in llm.requests] == ["/v1/models"]
-
-
-def leave(proxy: Served, body: dict[str, object], user: str, ready: Callable[[bytes], bool]) -> float:
-    """Ask, wait until what was heard so far is enough, leave; gives when."""
-    raw = json.dumps(body).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Memory-User: {user}\r\n"
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client:
-        client.sendall(f"{head}Content-Length: {len(raw)}\r\n\r\n".encode() + raw)
-        heard = b""
-        while not ready(heard):
-            heard += client.recv(65536)
-        return time.time()

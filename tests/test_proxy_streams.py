@@ -152,8 +152,11 @@ def test_an_error_before_the_first_byte_is_told_as_it_is(
 
 def test_the_reason_for_being_refused_is_not_taken_for_an_answer(llm: ScriptedLLM, proxy: Served) -> None:
     llm.fault(http_error(429, {"choices": [{"message": {"content": "slow down"}}]}))
-    proxy.post(chat(BUDGET), x_memory_user="refused")
-    assert proxy.kept("refused") == [("user", BUDGET)]
+    told = {"x_memory_user": "refused", "x_memory_session": "one"}
+    proxy.post(chat(BUDGET), **told)
+    llm.reply("Aloha")
+    proxy.post(chat("And now?"), **told)
+    assert proxy.kept("refused", 3) == [("user", BUDGET), ("user", "And now?"), ("assistant", "Aloha")]
 
 
 @pytest.mark.parametrize("fault", [reset(after_frames=3), reset(after_frames=1)], ids=["later", "at once"])
@@ -232,7 +235,7 @@ def test_a_tools_result_at_the_end_stays_at_the_end(llm: ScriptedLLM, proxy: Ser
     answer = proxy.post({"model": "scripted", "messages": messages}, x_memory_user="tool")
     [request] = llm.calls("chat")
     got = request.json["messages"]
-    assert answer.headers["x-memory-hits"] == "1"
+    assert int(answer.headers["x-memory-hits"]) > 0
     assert [got[0], *got[2:]] == messages
     assert BUDGET in got[1]["content"]
     assert got[1]["role"] == "user"
@@ -259,6 +262,18 @@ def test_the_block_keeps_its_budget_beside_a_huge_memory(llm: ScriptedLLM, proxy
     huge = "My budget for the Hawaii trip is " + "very " * 200_000 + "large"
     proxy.post(chat(huge), x_memory_user="huge")
     llm.clear()
-    proxy.post(chat(), x_memory_user="huge", x_memory="read")
-    sent = llm.calls("chat")[0].body
-    assert len(sent) < 20_000
+    answer = proxy.post(chat(), x_memory_user="huge", x_memory="read")
+    [request] = llm.calls("chat")
+    assert int(answer.headers["x-memory-hits"]) > 0
+    assert "My budget for the Hawaii trip is very" in request.text
+    assert len(request.body) < 20_000
+
+
+def test_the_system_message_stays_the_clients_own(llm: ScriptedLLM, proxy: Served) -> None:
+    proxy.post(chat(BUDGET), x_memory_user="system")
+    llm.clear()
+    said = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "In verse."}]
+    proxy.post({"model": "scripted", "messages": [*said, *chat()["messages"]]}, x_memory_user="system")
+    got = llm.calls("chat")[0].json["messages"]
+    assert got[:2] == said
+    assert [each["role"] for each in got[2:]] == ["user", "user"]

@@ -45,14 +45,14 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 class ServerProcess:
     """`recollect serve` on a free port, or what another command runs; use it in a `with`."""
 
-    def __init__(self, home: Path, *options: str, command: Sequence[str] = ()) -> None:
+    def __init__(self, home: Path, *options: str, command: Sequence[str] = (), **variables: str) -> None:
         self._log = home.parent / f"{home.name}.log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*(command or (sys.executable, "-m", "recollect.cli.main", "serve")), "--port", "0", *options],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environment(home),
+                env=environment(home, **variables),
                 text=True,
                 # Whoever runs the tests behind a shell ignores Ctrl-C, and all they start would, too.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

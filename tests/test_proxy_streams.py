@@ -165,7 +165,8 @@ def test_a_stream_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: Served
     with pytest.raises(http.client.IncompleteRead) as raised:
         proxy.post(chat(BUDGET, stream=True), x_memory_user=f"cut-{len(llm.requests)}")
     [(_, sent)] = llm.answers
-    assert raised.value.partial == sent.body
+    # A reset can overtake what was sent before it; nothing is added to that.
+    assert sent.body.startswith(raised.value.partial)
     assert b"stop" not in raised.value.partial
 
 

@@ -51,7 +51,7 @@ def make_app(settings: Settings) -> FastAPI:
             await late.close()
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
-    app.state.settings = settings
+    app.state.settings, app.state.proxy = settings, proxy
     app.include_router(health)
     app.router.routes.extend(proxy.routes())
     install_errors(app)

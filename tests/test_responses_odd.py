@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from responses_samples import Said, steer
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from recollect.conversation.thread import Placed
+from recollect.http.proxy.headers import by_name
+from recollect.http.proxy.memory import ChatMemory, Exchange
+from recollect.http.proxy.steering import Defaults, steer
 from recollect.http.responses.asked import read_asked
 from recollect.http.responses.parts import Mode, Parts, Speech
 from recollect.http.responses.routes import responses_routes
@@ -126,12 +129,13 @@ class Replied:
 
 
 class Forgetful:
-    async def begin(self, steering: Any, messages: Sequence[Mapping[str, Any]]) -> Said:
-        return Said(steering, messages, messages)
+    async def begin(self, steering: Any, messages: Sequence[Mapping[str, Any]]) -> Exchange:
+        return Exchange(steering, messages, Placed(scope=steering.scope))
 
-    async def keep_said(self, exchange: Said) -> None: ...
+    async def keep_said(self, exchange: Exchange) -> None: ...
 
-    async def keep_answer(self, exchange: Said, text: str, *, whole: bool) -> None: ...
+    async def keep_answer(self, exchange: Exchange, text: str) -> str:
+        return ""
 
 
 class Kept:
@@ -146,9 +150,9 @@ def client(mode: Mode) -> TestClient:
     upstream = Answering()
     parts = Parts(
         kept=Kept(),
-        memory=Forgetful(),
+        memory=cast(ChatMemory, Forgetful()),
         upstream_of=lambda model: upstream,
-        steer=steer,
+        steer=lambda fields, headers: steer(fields, by_name(headers), Defaults()),
         speech=Speech({"main": mode}),
     )
     return TestClient(Starlette(routes=responses_routes(lambda scope: parts)))

@@ -45,8 +45,9 @@ check: $(VENV)/.dev ## Check style and types only
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev ## Measure search, writes and memory
+bench: $(VENV)/.dev ## Measure search, writes, memory and the proxy
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.proxy
 
 docs: $(VENV)/.dev ## Print the generated documents anew
 	$(BIN)/python scripts/print_docs.py

@@ -1,0 +1,68 @@
+"""Other proxies for the same upstream, each in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_LITELLM = """\
+model_list:
+  - {{model_name: "*", litellm_params: {{model: "openai/*", api_base: "{upstream}", api_key: none}}}}
+litellm_settings: {{telemetry: false}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """What is installed, what is run, and which folders it may write to."""
+
+    name: str
+    package: str
+    command: Callable[[Path, int, str], Sequence[str]]
+    environment: Mapping[str, str]
+
+    def version(self, folder: Path) -> str:
+        """The version that stands in the folder, installed there if need be; raises OSError if it cannot be had."""
+        python = folder / self.name / "bin" / "python"
+        try:
+            if not python.exists():
+                subprocess.run([sys.executable, "-m", "venv", str(folder / self.name)], check=True)
+                subprocess.run([str(python), "-m", "pip", "install", "--quiet", self.package], check=True)
+            told = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+            found = subprocess.run([str(python), "-c", told, self.name], check=True, capture_output=True, text=True)
+        except subprocess.CalledProcessError as error:
+            raise OSError(f"{self.package} cannot be installed: {error}") from error
+        return found.stdout.strip()
+
+    def start(self, folder: Path, home: Path, port: int, upstream: str) -> subprocess.Popen[bytes]:
+        """Its server, which takes a while to answer."""
+        home.mkdir(parents=True)
+        program, *options = self.command(home, port, upstream)
+        with (home / "log").open("wb") as log:
+            return subprocess.Popen(
+                [str(folder / self.name / "bin" / program), *options],
+                env={**os.environ, "HOME": str(home), "OPENAI_API_KEY": "none", **self.environment},
+                cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+
+def _litellm(home: Path, port: int, upstream: str) -> Sequence[str]:
+    (home / "config.yaml").write_text(_LITELLM.format(upstream=upstream))
+    return ("litellm", "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port))
+
+
+def _agent_cli(home: Path, port: int, upstream: str) -> Sequence[str]:
+    return (
+        "agent-cli", "memory", "proxy", "--memory-path", str(home / "memory"), "--openai-base-url", upstream,
+        "--openai-api-key", "none", "--no-git-versioning", "--host", "127.0.0.1", "--port", str(port),
+    )  # fmt: skip
+
+
+PEERS = (
+    Peer(name="litellm", package="litellm[proxy]", command=_litellm, environment={"LITELLM_LOG": "ERROR"}),
+    Peer(name="agent-cli", package="agent-cli[memory]", command=_agent_cli, environment={}),
+)

@@ -1,0 +1,88 @@
+"""Our server as it is served to users, with meters on it: `python -m benchmarks.proxy_server HOME PORT UPSTREAM`.
+
+GET /meters tells what they show since they were last read: how long recalls took, how late the event loop came to
+what was due, how much of a processor was used, and how much memory is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from benchmarks.timing import resident_mb
+from recollect.http.app import make_app
+from recollect.http.listen import listen
+from recollect.http.serve import serve
+from recollect.model.result import Recalled
+from recollect.service import Service
+from recollect.settings import Settings, load
+
+METERS = "/meters"
+_BEAT_S = 0.002
+
+
+class Metered:
+    """The application with meters."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._recalls = list[float]()
+        self._stall = 0.0
+        self._cpu = process_time()
+        self._time_recalls()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            self._beating = asyncio.create_task(self._beat())
+        if scope.get("path") != METERS:
+            await self._app(scope, receive, send)
+            return
+        body = json.dumps(self._read()).encode()
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _time_recalls(self) -> None:
+        plain = Service.recall
+
+        async def timed(*given: Any, **named: Any) -> Recalled:
+            start = perf_counter()
+            try:
+                return await plain(*given, **named)
+            finally:
+                self._recalls.append(perf_counter() - start)
+
+        Service.recall = timed  # type: ignore[method-assign]
+
+    async def _beat(self) -> None:
+        while True:
+            due = perf_counter() + _BEAT_S
+            await asyncio.sleep(_BEAT_S)
+            self._stall = max(self._stall, perf_counter() - due)
+
+    def _read(self) -> dict[str, Any]:
+        told = {
+            "recalls_s": self._recalls,
+            "stall_s": self._stall,
+            "cpu_s": process_time() - self._cpu,
+            "resident_mb": resident_mb(),
+        }
+        self._recalls, self._stall, self._cpu = [], 0.0, process_time()
+        return told
+
+
+def metered(settings: Settings) -> ASGIApp:
+    """The application of these settings."""
+    return Metered(make_app(settings))
+
+
+if __name__ == "__main__":
+    home, port, upstream = sys.argv[1:]
+    given = {"home": Path(home), "upstream_url": upstream, "log_level": "warning"}
+    serve(load(given, environ={}).settings, listen("127.0.0.1", int(port)), make=metered)

@@ -1,0 +1,132 @@
+"""A model endpoint that costs next to nothing, for measuring what stands in front of it.
+
+It answers by the name of the model: `quick` at once, `paced` as a real model does, `endless` without an end. It runs
+in a process of its own: `python -m benchmarks.proxy_upstream PORT`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httptools
+import uvloop
+
+ANSWER = "As far as I know that was settled last spring, and nobody has said anything else about it since then."
+FIRST_TOKEN_S, TOKEN_S = 0.1, 0.02
+_DIMENSIONS = 384
+
+
+def words() -> list[str]:
+    """The answer as it is streamed."""
+    first, *rest = ANSWER.split(" ")
+    return [first, *(f" {word}" for word in rest)]
+
+
+def _sized(body: bytes, kind: bytes = b"application/json") -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % (kind, len(body), body)
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    told = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return _chunk(b"data: " + json.dumps(told).encode() + b"\n\n")
+
+
+_MESSAGE = {"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}
+_WHOLE = _sized(json.dumps({
+    "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [_MESSAGE],
+    "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+}).encode())  # fmt: skip
+_OPEN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_EVENTS = [_event({"role": "assistant", "content": word} if not at else {"content": word})
+           for at, word in enumerate(words())]  # fmt: skip
+_EVENTS += [_event({}, "stop") + _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"]
+
+
+class _Connection(asyncio.Protocol):
+    """One client; it asks for one thing after the other."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._body = bytearray()
+        self._path = b""
+        self._endless = False
+        self._full = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_url(self, url: bytes) -> None:
+        self._path = url
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        asked = json.loads(self._body) if self._body else {}
+        self._body.clear()
+        if self._path.endswith(b"/embeddings"):
+            self._transport.write(_embedded(asked["input"]))
+            return
+        # A proxy may put a provider's name before the model's.
+        model = str(asked.get("model", "")).rpartition("/")[2]
+        if not asked.get("stream"):
+            wait = FIRST_TOKEN_S + TOKEN_S * len(_EVENTS) if model == "paced" else 0.0
+            self._loop.call_later(wait, self._transport.write, _WHOLE)
+            return
+        self._transport.write(_OPEN)
+        if model == "endless":
+            self._endless = True
+            self._go_on()
+        elif model == "paced":
+            self._loop.call_later(FIRST_TOKEN_S, self._stream, iter(_EVENTS), TOKEN_S)
+        else:
+            self._stream(iter(_EVENTS), 0.0)
+
+    def _stream(self, events: Iterator[bytes], pause_s: float) -> None:
+        """One event a turn of the loop, so that each is sent by itself."""
+        event = next(events, None)
+        if event is not None and not self._transport.is_closing():
+            self._transport.write(event)
+            self._loop.call_later(pause_s, self._stream, events, pause_s)
+
+    def _go_on(self) -> None:
+        if self._endless and not self._full and not self._transport.is_closing():
+            self._transport.write(_EVENTS[1] * 20)
+            self._loop.call_soon(self._go_on)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._go_on()
+
+
+def _embedded(texts: str | list[str]) -> bytes:
+    """A vector for each text, which is all that a peer's own retrieval needs."""
+    count = 1 if isinstance(texts, str) else len(texts)
+    vectors = [{"object": "embedding", "index": at, "embedding": [0.05] * _DIMENSIONS} for at in range(count)]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    return _sized(json.dumps({"object": "list", "model": "m", "data": vectors, "usage": usage}).encode())
+
+
+async def _serve(port: int) -> None:
+    server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", port, backlog=2048)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(int(sys.argv[1])))

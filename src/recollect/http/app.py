@@ -15,7 +15,7 @@ from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
 from recollect.http.late_service import LateService
-from recollect.http.proxy.routes import Proxy
+from recollect.http.proxy.routes import Proxy, Shortcut
 from recollect.http.proxy.safekeeping import open_safekeeping
 from recollect.service import Service
 from recollect.settings import Settings
@@ -55,6 +55,8 @@ def make_app(settings: Settings) -> FastAPI:
     app.include_router(health)
     app.router.routes.extend(proxy.routes())
     install_errors(app)
+    # Added first, it stands last: whatever else there is has seen a chat before.
+    app.add_middleware(Shortcut, proxy)
     app.add_middleware(Gate, admitted_by(settings))
     # Added last, it stands first: what the gate refuses is logged, too.
     app.add_middleware(AccessLog)

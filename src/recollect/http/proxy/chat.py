@@ -65,7 +65,7 @@ class ChatCompletions:
             steering, messages = _without_memory(steering), []
         exchange = await self._memory.begin(steering, messages)
         # Beside the upstream's work, so that nobody waits for the disk; done before the first byte is relayed.
-        keeping = self._memory.behind(self._memory.keep_said(exchange))
+        keeping = self._memory.behind(self._memory.keep_said(exchange)) if exchange.steering.writes else None
         model = fields.get("model")
         upstream = self._upstreams.of(model if isinstance(model, str) else "")
         changed = {} if exchange.messages is messages else {"messages": exchange.messages}
@@ -77,11 +77,13 @@ class ChatCompletions:
         try:
             reply = await upstream.send(ask)
         except UpstreamUnavailable as error:
-            await keeping
+            if keeping:
+                await keeping
             _log.warning("%s", error)
             await answer_error(send, 502, str(error), code="upstream_unavailable", headers=_told(exchange))
             return
-        await keeping
+        if keeping:
+            await keeping
         await self._relay(send, reply, exchange, streamed=fields.get("stream") is True)
 
     async def _relay(self, send: Send, reply: Reply, exchange: Exchange, *, streamed: bool) -> None:
@@ -95,15 +97,17 @@ class ChatCompletions:
                 await _relay_with_hits(send, reply, exchange, listener)
             else:
                 await send(head(reply.status, to_client(reply.headers, _told(exchange))))
+                heard = exchange.steering.writes
                 async for chunk in reply.chunks():
-                    listener.hear(chunk)
+                    if heard:
+                        listener.hear(chunk)
                     await send(part(chunk, more=True))
                 await send(part(b"", more=False))
         except UpstreamBroken as error:
             # Not ended as an answer ends, the connection is closed: the client must not take it for whole.
             _log.warning("%s", error)
         finally:
-            if reply.status < 300:
+            if reply.status < 300 and exchange.steering.writes:
                 self._memory.behind(self._keep_answer(exchange, listener))
             await reply.close()
 

@@ -106,7 +106,6 @@ class ChatMemory:
     async def keep_said(self, exchange: Exchange) -> None:
         """Keep what the user says that was not kept before; it is on disk when this returns without trouble."""
         placed = exchange.placed
-        exchange.turn_id = placed.turn_id
         if not exchange.steering.writes or not placed.new:
             return
         ids = [new_id() for _ in placed.new]

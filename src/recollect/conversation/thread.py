@@ -33,6 +33,7 @@ _MOST_BRANCHES = 64
 _HELD = 4096
 _NOT_WORDS = re.compile(r"[\W_]+")
 _REDACTED = "[redacted"
+_SPEAKERS = frozenset(map(str, Role))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def spoken(messages: Sequence[object]) -> tuple[Spoken, ...]:
     mark = b""
     for message in messages:
         role = role_of(message)
-        if role not in tuple(Role) or not isinstance(message, Mapping):
+        if role not in _SPEAKERS or not isinstance(message, Mapping):
             continue
         text = strip_recalled(text_of(message.get("content"))).strip()
         if text:

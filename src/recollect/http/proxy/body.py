@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from recollect.errors import InvalidInput
 
+_SPACES = ("", " ", "\t", "\n", "\r")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -160,6 +161,9 @@ def _past(text: str, at: int, mark: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
+    # Mostly there is no space, or one; the pattern is for everything else.
+    if text[at : at + 1] not in _SPACES:
+        return at
     space = _SPACE.match(text, at)
     return space.end() if space else at
 

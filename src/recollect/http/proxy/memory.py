@@ -77,6 +77,7 @@ class ChatMemory:
             exchange.placed = Threads.guess(steering.scope, messages)
             return exchange
         exchange.threads, exchange.placed, exchange.recalled = found
+        exchange.turn_id = exchange.placed.turn_id
         if exchange.recalled is not None:
             exchange.messages = exchange.recalled.messages if exchange.recalled.context.text else messages
             # Found by words alone, while the embedder is away.

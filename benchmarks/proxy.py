@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.proxy_load import Load
-from benchmarks.proxy_parts import Clients, await_port, free_port, meters, module, stopping
+from benchmarks.proxy_parts import Beat, Clients, await_port, free_port, meters, module, stopping
 from benchmarks.proxy_peers import PEERS
 from benchmarks.timing import summary
 
@@ -55,6 +55,7 @@ class Seen:
     failed: str
     recall_ms: float = 0.0
     stall_ms: float = 0.0
+    idle_ms: float = 0.0
     cpu_us: float = 0.0
 
 
@@ -71,15 +72,16 @@ async def fill(home: Path, memories: int) -> None:
     await service.close()
 
 
-def measured(clients: Clients, target: Target, load: Load) -> Seen:
+def measured(clients: Clients, target: Target, load: Load, *, beat: Beat) -> Seen:
     """One target under one load."""
     load = replace(load, port=target.port, headers=target.headers, users=target.users)
     if target.has_meters:
         meters(target.port)
+    beat.read()
     clients.begin(load)
     came = clients.end()
     shown = meters(target.port) if target.has_meters else {}
-    return _seen(came, shown, first=load.stream)
+    return replace(_seen(came, shown, first=load.stream), idle_ms=beat.read() * 1e3)
 
 
 def _seen(came: dict[str, Any], shown: dict[str, Any], *, first: bool) -> Seen:
@@ -100,14 +102,18 @@ def _seen(came: dict[str, Any], shown: dict[str, Any], *, first: bool) -> Seen:
 
 def compare(clients: Clients, targets: Sequence[Target], load: Load, *, rounds: int) -> None:
     """All targets under one load, one after the other and again; medians of the rounds are printed."""
-    seen = [[measured(clients, each, replace(load, seed=number)) for each in targets] for number in range(rounds)]
+    beat = Beat()
+    seen = [
+        [measured(clients, each, replace(load, seed=number), beat=beat) for each in targets]
+        for number in range(rounds)
+    ]
     for at, target in enumerate(targets):
         print(_line(target.name, [each[at] for each in seen], [each[0] for each in seen]))
 
 
 def _line(name: str, seen: Sequence[Seen], direct: Sequence[Seen]) -> str:
     middle = {each: median(getattr(one, each) for one in seen) for each in ("p50_ms", "p99_ms", "rate", "cpu_us")}
-    text = f"  {name:<16} p50 {middle['p50_ms']:8.2f} ms  p99 {middle['p99_ms']:8.2f} ms  {middle['rate']:7,.0f}/s"
+    text = f"  {name:<17} p50 {middle['p50_ms']:8.2f} ms  p99 {middle['p99_ms']:8.2f} ms  {middle['rate']:7,.0f}/s"
     if name == "direct":
         return text
     both = list(zip(seen, direct, strict=True))
@@ -115,7 +121,8 @@ def _line(name: str, seen: Sequence[Seen], direct: Sequence[Seen]) -> str:
     text += f"  added {added:8.2f} and {median(one.p99_ms - base.p99_ms for one, base in both):8.2f} ms"
     recall = median(each.recall_ms for each in seen)
     if middle["cpu_us"]:
-        text += f"  cpu {middle['cpu_us']:6,.0f} us  stall {max(each.stall_ms for each in seen):4.0f} ms"
+        stall, idle = (median(getattr(each, name) for each in seen) for name in ("stall_ms", "idle_ms"))
+        text += f"  cpu {middle['cpu_us']:6,.0f} us  stall {stall:4.0f} ms (an idle process {idle:.0f})"
     if recall:
         text += f"  recall {recall:6.2f} ms, beside it {added - recall:6.2f} ms"
     troubled, failed = sum(each.troubled for each in seen), next((each.failed for each in seen if each.failed), "")
@@ -147,7 +154,8 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
             compare(clients, targets, load, rounds=args.rounds)
     for stream, what in ((False, "whole answers"), (True, "to the first token")):
         print(f"\n{what}, 100 at a time, an upstream that takes its time as a model does ({_busy()}):")
-        load = Load(seconds=args.seconds, clients=100, stream=stream, model="paced")
+        # An answer takes two seconds of it.
+        load = Load(seconds=args.seconds * 3, clients=100, stream=stream, model="paced")
         compare(clients, targets, load, rounds=args.rounds)
     slow_readers(clients, port, args.readers)
 
@@ -171,7 +179,7 @@ def slow_readers(clients: Clients, port: int, readers: int) -> None:
     """How much memory answers take that nobody fetches."""
     before = meters(port)["resident_mb"]
     clients.begin(Load(
-        port=port, seconds=15, clients=readers, stream=True, model="endless", headers=MODES["memory off"], slow=True,
+        port=port, seconds=15, clients=readers, stream=True, model="endless", slow=True,
     ))  # fmt: skip
     time.sleep(10)
     during = meters(port)

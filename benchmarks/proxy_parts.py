@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks.proxy_load import Load
-from benchmarks.proxy_server import METERS
+from benchmarks.proxy_server import BEAT_S, METERS
 
 _START_S = 120
 
@@ -63,6 +64,25 @@ def meters(port: int) -> dict[str, Any]:
     """What our server's meters show since they were last read."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{METERS}") as answer:
         return dict(json.load(answer))
+
+
+class Beat:
+    """How late a process that does nothing else comes to what is due: what the machine itself is good for."""
+
+    def __init__(self) -> None:
+        self._latest = 0.0
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            due = time.perf_counter() + BEAT_S
+            time.sleep(BEAT_S)
+            self._latest = max(self._latest, time.perf_counter() - due)
+
+    def read(self) -> float:
+        """The latest in seconds since it was last read."""
+        latest, self._latest = self._latest, 0.0
+        return latest
 
 
 class Clients:

@@ -14,6 +14,15 @@ model_list:
   - {{model_name: "*", litellm_params: {{model: "openai/*", api_base: "{upstream}", api_key: none}}}}
 litellm_settings: {{telemetry: false}}
 """
+# Its cross-encoder is fetched from a hub when it starts; it is measured without, which can only make it faster.
+_AGENT_CLI = """\
+import sys
+import agent_cli.core.reranker as reranker
+reranker.get_reranker_model = lambda *_: type("None", (), {"predict": lambda self, pairs: [0.0] * len(pairs)})()
+from agent_cli.cli import app
+sys.argv[0] = "agent-cli"
+app()
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +66,13 @@ def _litellm(home: Path, port: int, upstream: str) -> Sequence[str]:
 
 def _agent_cli(home: Path, port: int, upstream: str) -> Sequence[str]:
     return (
-        "agent-cli", "memory", "proxy", "--memory-path", str(home / "memory"), "--openai-base-url", upstream,
-        "--openai-api-key", "none", "--no-git-versioning", "--host", "127.0.0.1", "--port", str(port),
+        "python", "-c", _AGENT_CLI, "memory", "proxy", "--memory-path", str(home / "memory"), "--no-git-versioning",
+        "--openai-base-url", upstream, "--openai-api-key", "none", "--host", "127.0.0.1", "--port", str(port),
     )  # fmt: skip
 
 
+_OPEN = {"LITELLM_LOG": "ERROR", "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
 PEERS = (
-    Peer(name="litellm", package="litellm[proxy]", command=_litellm, environment={"LITELLM_LOG": "ERROR"}),
+    Peer(name="litellm", package="litellm[proxy]", command=_litellm, environment=_OPEN),
     Peer(name="agent-cli", package="agent-cli[memory]", command=_agent_cli, environment={}),
 )

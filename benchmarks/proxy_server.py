@@ -24,7 +24,7 @@ from recollect.service import Service
 from recollect.settings import Settings, load
 
 METERS = "/meters"
-_BEAT_S = 0.002
+BEAT_S = 0.002
 
 
 class Metered:
@@ -62,8 +62,8 @@ class Metered:
 
     async def _beat(self) -> None:
         while True:
-            due = perf_counter() + _BEAT_S
-            await asyncio.sleep(_BEAT_S)
+            due = perf_counter() + BEAT_S
+            await asyncio.sleep(BEAT_S)
             self._stall = max(self._stall, perf_counter() - due)
 
     def _read(self) -> dict[str, Any]:

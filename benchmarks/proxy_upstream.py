@@ -16,7 +16,7 @@ import httptools
 import uvloop
 
 ANSWER = "As far as I know that was settled last spring, and nobody has said anything else about it since then."
-FIRST_TOKEN_S, TOKEN_S = 0.1, 0.02
+FIRST_TOKEN_S, TOKEN_S = 0.1, 0.1
 _DIMENSIONS = 384
 
 

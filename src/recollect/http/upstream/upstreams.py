@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
-from functools import lru_cache
 from re import Pattern
 from re import compile as pattern
 
@@ -53,9 +52,8 @@ class Upstreams:
     def __init__(self, routes: Sequence[Route], modes: Mapping[str, ResponsesMode]) -> None:
         self._routes = tuple(routes)
         self.modes = dict(modes)
-        self.of = lru_cache(maxsize=1024)(self._of)
 
-    def _of(self, model: str) -> Upstream:
+    def of(self, model: str) -> Upstream:
         """Where a model is."""
         named = (route for route in self._routes if any(each.match(model) for each in route.models))
         return next(named, self._routes[-1]).upstream

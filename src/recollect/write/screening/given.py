@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.model.at_hand import at_hand
 from recollect.model.change import By
 from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import Category, MemoryRecord
@@ -102,7 +102,7 @@ def _clean_text(text: str, found: list[str], name: str) -> str:
     return redacted[start:] if kinds else text
 
 
-@lru_cache(maxsize=1024)
+@at_hand(1024)
 def _tells(name: str) -> bool:
     """Whether a value is a secret by what it is called."""
     is_any_key = name[-3:].lower() == "key" and not _OPENS.search(name)

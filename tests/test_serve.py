@@ -267,3 +267,10 @@ def test_a_client_that_asks_first_is_refused_before_it_sends(tmp_path: Path) -> 
         head = b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n"
         client.sendall(head)
         assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_server_that_would_be_sent_its_own_chats_refuses_to_start(tmp_path: Path) -> None:
+    for url in ("http://127.0.0.1:8100/v1", "http://localhost:8100/v1"):
+        with pytest.raises(InvalidSettings, match="this server itself"):
+            check(load({"home": tmp_path, "upstream_url": url, "port": 8100}, environ={}).settings)
+    check(load({"home": tmp_path, "upstream_url": "http://127.0.0.1:8101/v1", "port": 8100}, environ={}).settings)

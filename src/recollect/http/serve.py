@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -60,12 +61,29 @@ def check(settings: Settings) -> None:
             f"host {settings.host} can be reached from other machines, and there is no authentication yet: "
             f"use 127.0.0.1 and put a gateway in front"
         )
+    _check_upstream(settings)
     if settings.server_processes > 1 and settings.database == "memory:":
         raise InvalidSettings("a ledger in memory: belongs to one process; use server_processes = 1")
     if settings.ssl_keyfile and not settings.ssl_certfile:
         raise InvalidSettings("ssl_keyfile is of no use without ssl_certfile")
     if settings.ssl_certfile:
         _check_certificate(settings)
+
+
+def _check_upstream(settings: Settings) -> None:
+    """A shell whose OPENAI_BASE_URL leads clients here would lead this server to itself."""
+    for url in (settings.upstream_url, *(each.url for each in settings.upstreams.values())):
+        try:
+            parts = urlsplit(url)
+            is_here = is_loopback(parts.hostname or "") and parts.port == settings.port
+        except ValueError:
+            # What is no URL is told when it is opened.
+            continue
+        if is_here and settings.port:
+            raise InvalidSettings(
+                f"upstream_url {url} is this server itself: name the endpoint behind it, or start it where "
+                "OPENAI_BASE_URL is not set"
+            )
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -15,6 +15,7 @@ import httpx
 import openai
 import pytest
 from remember_samples import contents, facts, say
+from served_proxy import served
 
 from recollect import Memory
 from recollect.errors import InvalidInput, ModelUnavailable
@@ -180,3 +181,15 @@ def test_it_ends_with_the_process_that_started_it_however_that_ends(model: str) 
         except httpx.TransportError:
             break
         assert time.monotonic() < deadline, "the model outlived its starter"
+
+
+def test_chats_are_answered_by_a_model_on_this_machine_and_remembered(model: str, tmp_path: Path) -> None:
+    with served(tmp_path, f"local:{model}") as server:
+        with openai.OpenAI(base_url=server.url, api_key="x", timeout=300, max_retries=0) as sdk:
+            said = [{"role": "user", "content": "My dog is called Rex. Say hello."}]
+            stream = sdk.chat.completions.create(model="m", messages=said, max_tokens=20, stream=True)  # type: ignore[call-overload]
+            assert "".join(part.choices[0].delta.content or "" for part in stream if part.choices).strip()
+            answer = sdk.responses.create(model="m", input="What is my dog called?", max_output_tokens=20)
+            assert answer.status in ("completed", "incomplete")
+        turns = server.run(server.service.care.sessions("default"))
+        assert sum(each.turn_count for each in turns) >= 3

@@ -332,8 +332,8 @@ class Settings(BaseModel):
     upstream_url: Annotated[
         str,
         Field(
-            description="Base URL of the OpenAI-compatible endpoint that chats are sent to; empty for the built-in "
-            "answers from memory, or, where a key is set, for OpenAI's own.",
+            description="Base URL of the OpenAI-compatible endpoint that chats are sent to, or local:FILE.gguf (an "
+            "extra); empty for the built-in answers from memory, or, where a key is set, for OpenAI's own.",
             json_schema_extra=_also("OPENAI_BASE_URL"),
         ),
     ] = ""

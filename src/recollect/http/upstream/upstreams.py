@@ -10,6 +10,7 @@ from re import Pattern
 from re import compile as pattern
 
 from recollect.http.upstream.address import checked_url
+from recollect.http.upstream.local import PREFIX, LocalUpstream
 from recollect.http.upstream.plain import PlainUpstream
 from recollect.http.upstream.protocol import Ask, Header, Reply, Upstream
 from recollect.http.upstream.secure import SecureUpstream
@@ -77,13 +78,20 @@ def open_upstreams(settings: Settings, *, without: Upstream) -> Upstreams:
     key = settings.upstream_api_key.get_secret_value()
     url = settings.upstream_url or (OPENAI_URL if key else "")
     routes.append(_route("upstream_url", url, "*", key, settings) if url else Route((), without))
-    modes = {checked_url(each.url, name=name): each.responses for name, each in settings.upstreams.items()}
-    return Upstreams(routes, {routes[-1].upstream.name: settings.upstream_responses} | modes)
+    told = [*(each.responses for each in settings.upstreams.values()), settings.upstream_responses]
+    return Upstreams(routes, {route.upstream.name: mode for route, mode in zip(routes, told, strict=True)})
 
 
 def _route(name: str, url: str, models: str, key: str, settings: Settings) -> Route:
-    url = checked_url(url, name=name)
-    kind = SecureUpstream if url.startswith("https:") else PlainUpstream
-    upstream = kind(url, url, connect_s=settings.upstream_connect_s, idle_s=settings.upstream_timeout_s)
     named = tuple(pattern(translate(each.strip())) for each in models.split(","))
+    connect_s, idle_s = settings.upstream_connect_s, settings.upstream_timeout_s
+    upstream: Upstream
+    if url.startswith(PREFIX):
+        tokens = settings.llm_context_tokens
+        return Route(named, LocalUpstream(url, context_tokens=tokens, connect_s=connect_s, idle_s=idle_s))
+    url = checked_url(url, name=name)
+    if url.startswith("https:"):
+        upstream = SecureUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
+    else:
+        upstream = PlainUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
     return Route(named, Keyed(upstream, key) if key else upstream)

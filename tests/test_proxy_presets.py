@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from served_proxy import BUDGET, QUESTION, Served, chat, served
 
 from recollect.cli.proxy_options import proxy_settings
 from recollect.errors import InvalidSettings
+from recollect.model.job import JobKind, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
 
@@ -110,6 +114,14 @@ def test_the_options_of_the_markdown_proxy_stand_for_settings() -> None:
     assert (found.learn, found.summary_every, found.log_level) == ("off", 0, "warning")
     with pytest.raises(InvalidSettings, match="git-versioning"):
         proxy_settings({"git_versioning": True})
+
+
+def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: Served) -> None:
+    assert markdown.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
+    late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
+    markdown.run(markdown.service._ledger.enqueue(Scope("default"), [late]))
+    markdown.run(markdown.app.state.proxy._parts.memory.look(lambda: markdown.service))
+    assert markdown.post(chat(QUESTION)).headers["x-memory-status"] == "degraded; reason=backlog"
 
 
 def test_the_routers_memory_filter_puts_memories_into_the_system_message(tmp_path: Path, llm: ScriptedLLM) -> None:

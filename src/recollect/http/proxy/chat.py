@@ -5,6 +5,7 @@ The upstream gets the body as it came but for one message; the client gets the a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -78,13 +79,17 @@ class ChatCompletions:
             reply = await upstream.send(ask)
         except UpstreamUnavailable as error:
             if keeping:
-                await keeping
+                await asyncio.shield(keeping)
             _log.warning("%s", error)
             await answer_error(send, 502, str(error), code="upstream_unavailable", headers=_told(exchange))
             return
-        if keeping:
-            await keeping
-        await self._relay(send, reply, exchange, streamed=fields.get("stream") is True)
+        try:
+            if keeping:
+                # A client that leaves now does not take what it said with it.
+                await asyncio.shield(keeping)
+            await self._relay(send, reply, exchange, streamed=fields.get("stream") is True)
+        finally:
+            await reply.close()
 
     async def _relay(self, send: Send, reply: Reply, exchange: Exchange, *, streamed: bool) -> None:
         found = by_name(reply.headers)
@@ -109,7 +114,6 @@ class ChatCompletions:
         finally:
             if reply.status < 300 and exchange.steering.writes:
                 self._memory.behind(self._keep_answer(exchange, listener))
-            await reply.close()
 
     async def _keep_answer(self, exchange: Exchange, listener: Listener) -> None:
         await self._memory.keep_answer(exchange, listener.text())

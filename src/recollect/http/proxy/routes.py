@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -71,9 +72,11 @@ class Proxy:
             kept_for=timedelta(days=settings.responses_days),
             max_body_bytes=most,
         )
+        looking = asyncio.create_task(memory.look_after(service))
         try:
             yield
         finally:
+            looking.cancel()
             await self._parts.tasks.close()
             await memory.close()
             await upstreams.close()

@@ -22,6 +22,7 @@ from typing import Any
 from benchmarks.proxy_load import Load
 from benchmarks.proxy_parts import Beat, Clients, await_port, free_port, meters, module, stopping
 from benchmarks.proxy_peers import PEERS
+from benchmarks.proxy_upstream import PACED_S
 from benchmarks.timing import summary
 
 MODES: dict[str, dict[str, str]] = {
@@ -95,8 +96,7 @@ def _seen(came: dict[str, Any], shown: dict[str, Any], *, first: bool) -> Seen:
         failed=came["failed"][0] if came["failed"] else "",
         recall_ms=summary(recalls).p50_us / 1e3,
         stall_ms=shown.get("stall_s", 0.0) * 1e3,
-        # The meters also ran while the load began and ended, which was a tenth of it.
-        cpu_us=shown.get("cpu_s", 0.0) / len(samples) / 1.1 * 1e6,
+        cpu_us=shown.get("cpu_s", 0.0) / came["asked"] * 1e6,
     )
 
 
@@ -146,6 +146,8 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
         users = [f"writer-{number}" for number in range(_USERS)] if name == "memory write" else readers
         targets.append(Target(name=name, port=port, headers=headers, users=users, has_meters=True))
     targets += _peers(home, args, parts, upstream)
+    for target in targets:
+        measured(clients, target, Load(seconds=1, clients=2, stream=True, model="quick"), beat=Beat())
 
     for clients_at_once in map(int, args.clients.split(",")):
         for stream, what in ((False, "whole answers"), (True, "to the first token")):
@@ -154,8 +156,7 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
             compare(clients, targets, load, rounds=args.rounds)
     for stream, what in ((False, "whole answers"), (True, "to the first token")):
         print(f"\n{what}, 100 at a time, an upstream that takes its time as a model does ({_busy()}):")
-        # An answer takes two seconds of it.
-        load = Load(seconds=args.seconds * 3, clients=100, stream=stream, model="paced")
+        load = Load(seconds=args.seconds * 3, clients=100, stream=stream, model="paced", ramp_s=PACED_S)
         compare(clients, targets, load, rounds=args.rounds)
     slow_readers(clients, port, args.readers)
 

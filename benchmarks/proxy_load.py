@@ -37,6 +37,8 @@ class Load:
     headers: dict[str, str] = field(default_factory=dict)
     users: Sequence[str] = ("default",)
     seed: int = 0
+    # They begin one after the other over so long, or they would stay in step; nothing is counted until then.
+    ramp_s: float = 0.2
     slow: bool = False
 
 
@@ -56,6 +58,10 @@ class _Client(asyncio.Protocol):
         self._transport.write(request)
         await self._done
         return self._first - start, perf_counter() - start
+
+    def close(self) -> None:
+        """Nothing more is asked."""
+        self._transport.close()
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -103,30 +109,35 @@ def _request(load: Load, body: dict[str, Any]) -> bytes:
 
 
 async def chat(load: Load) -> dict[str, Any]:
-    """Let the clients chat; the first tenth of the time is not counted."""
+    """Let the clients chat; what they ask before all have begun is not counted."""
     loop = asyncio.get_running_loop()
-    firsts, wholes, troubles = list[float](), list[float](), list[str]()
-    counts_from = perf_counter() + load.seconds / 10
+    firsts, wholes, troubles, asked = list[float](), list[float](), list[str](), 0
+    counts_from = perf_counter() + load.ramp_s
     until = counts_from + load.seconds
 
     async def chatting(number: int) -> None:
+        nonlocal asked
         _, client = await loop.create_connection(_Client, "127.0.0.1", load.port)
-        # Not all at one moment, or they would stay in step.
-        await asyncio.sleep(load.seconds / 10 * number / load.clients)
+        await asyncio.sleep(load.ramp_s * number / load.clients)
         for request in requests(load, number):
-            if perf_counter() > until:
+            begun = perf_counter()
+            if begun > until and wholes:
                 break
             first, whole = await client.ask(request)
-            if counts_from < perf_counter() <= until:
+            asked += 1
+            if begun > counts_from:
                 firsts.append(first)
                 wholes.append(whole)
             if client.status not in ("", "ok", "off"):
                 troubles.append(client.status)
-        client._transport.close()
+        client.close()
 
     outcomes = await asyncio.gather(*map(chatting, range(load.clients)), return_exceptions=True)
     failed = [str(each) for each in outcomes if isinstance(each, BaseException)]
-    return {"first_s": firsts, "whole_s": wholes, "seconds": load.seconds, "troubles": troubles, "failed": failed}
+    # All that was begun has ended, which takes slow ones longer.
+    seconds = perf_counter() - counts_from
+    told = {"first_s": firsts, "whole_s": wholes, "troubles": troubles, "failed": failed}
+    return {**told, "seconds": seconds, "asked": asked or 1}
 
 
 async def read_slowly(load: Load) -> dict[str, Any]:

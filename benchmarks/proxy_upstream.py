@@ -49,6 +49,7 @@ _OPEN = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encodin
 _EVENTS = [_event({"role": "assistant", "content": word} if not at else {"content": word})
            for at, word in enumerate(words())]  # fmt: skip
 _EVENTS += [_event({}, "stop") + _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"]
+PACED_S = FIRST_TOKEN_S + TOKEN_S * len(_EVENTS)
 
 
 class _Connection(asyncio.Protocol):
@@ -83,7 +84,7 @@ class _Connection(asyncio.Protocol):
         # A proxy may put a provider's name before the model's.
         model = str(asked.get("model", "")).rpartition("/")[2]
         if not asked.get("stream"):
-            wait = FIRST_TOKEN_S + TOKEN_S * len(_EVENTS) if model == "paced" else 0.0
+            wait = PACED_S if model == "paced" else 0.0
             self._loop.call_later(wait, self._transport.write, _WHOLE)
             return
         self._transport.write(_OPEN)
@@ -104,8 +105,8 @@ class _Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         if self._endless and not self._full and not self._transport.is_closing():
-            self._transport.write(_EVENTS[1] * 20)
-            self._loop.call_soon(self._go_on)
+            self._transport.write(_EVENTS[1] * 80)
+            self._loop.call_later(0.1, self._go_on)
 
     def pause_writing(self) -> None:
         self._full = True

@@ -34,6 +34,7 @@ LAYERS = [
     ["models"],
     ["settings", "settings_page", "presets", "prompts"],
     ["settings_declared"],
+    ["settings_server"],
     ["language"],
     ["model"],
     ["errors"],

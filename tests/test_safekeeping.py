@@ -29,6 +29,7 @@ from recollect.testing.postgres_server import PostgresServer
 from recollect.wiring import open_service, spill_folder
 
 ANN = Scope("ann", "", "monday")
+HERE = "http://127.0.0.1"
 BUDGET_S = 0.1
 HEALED_S = 30.0
 
@@ -231,7 +232,7 @@ async def test_a_stopped_store_loses_nothing_and_doubles_nothing(tmp_path: Path,
 def test_the_server_starts_while_the_store_is_down_and_recovers_alone(tmp_path: Path) -> None:
     server = PostgresServer()
     try:
-        with TestClient(make_app(settings_of(tmp_path, database=server.dsn()))) as client:
+        with TestClient(make_app(settings_of(tmp_path, database=server.dsn())), base_url=HERE) as client:
             ready = client.get("/ready")
             assert (ready.status_code, ready.json()["status"]) == (503, "degraded")
             assert (client.get("/live").status_code, client.get("/health").status_code) == (200, 200)
@@ -257,7 +258,7 @@ def test_the_server_starts_while_the_store_is_frozen(tmp_path: Path, server: Pos
     server.freeze()
     try:
         begun = time.monotonic()
-        with TestClient(make_app(settings_of(tmp_path, database=server.dsn()))) as client:
+        with TestClient(make_app(settings_of(tmp_path, database=server.dsn())), base_url=HERE) as client:
             assert time.monotonic() - begun < 10
             assert (client.get("/ready").status_code, client.get("/live").status_code) == (503, 200)
             server.thaw()

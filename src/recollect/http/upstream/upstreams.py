@@ -15,7 +15,7 @@ from recollect.http.upstream.plain import PlainUpstream
 from recollect.http.upstream.protocol import Ask, Header, Reply, Upstream
 from recollect.http.upstream.secure import SecureUpstream
 from recollect.settings import Settings
-from recollect.settings_declared import ResponsesMode
+from recollect.settings_server import ResponsesMode
 
 OPENAI_URL = "https://api.openai.com/v1"
 

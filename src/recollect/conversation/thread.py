@@ -177,9 +177,13 @@ class Threads:
     async def _kept(self, scope: Scope, said: Sequence[Spoken]) -> list[tuple[bytes, str]]:
         """The digests of all that was kept in a session, as far as they agree with what is said; then others."""
         held = self._held.get(scope)
-        if held is not None and (await self._ledger.conversation(scope)).turn_count == len(held):
+        count = (await self._ledger.conversation(scope)).turn_count
+        if held is not None and count == len(held):
             self._held.move_to_end(scope)
             return held
+        if not count:
+            # Most chats begin something new, and looking for turns takes another thread.
+            return []
         turns: list[Turn] = []
         while page := await self._ledger.turns(scope, after=turns[-1].position if turns else 0, limit=_PAGE):
             turns += page

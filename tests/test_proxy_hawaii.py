@@ -87,18 +87,15 @@ WAYS: dict[str, Say] = {
 }
 
 
-def test_what_was_said_in_one_session_is_known_in_the_next_after_a_restart(
-    upstream: ScriptedLLM, server: Process
-) -> None:
-    ways = {name: say for name, say in WAYS.items() if "curl" not in name or shutil.which("curl")}
-    for name, say in ways.items():
-        assert say(server, name, QUESTION) == UNKNOWN
-        assert say(server, name, BUDGET) == "Noted."
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_said_in_one_session_is_known_in_the_next_after_a_restart(server: Process, way: str) -> None:
+    say = WAYS[way]
+    assert say(server, way, QUESTION) == UNKNOWN
+    assert say(server, way, BUDGET) == "Noted."
     server.stop()
     server.start()
-    for name, say in ways.items():
-        assert say(server, name, QUESTION) == KNOWN
-        assert say(server, f"someone else by {name}", QUESTION) == UNKNOWN
+    assert say(server, way, QUESTION) == KNOWN
+    assert say(server, f"someone else by {way}", QUESTION) == UNKNOWN
     assert KEY not in server.log
     assert "$10,000" not in server.log
 

@@ -12,7 +12,7 @@ import pytest
 
 from recollect import Memory
 from recollect.errors import InvalidInput, InvalidSettings
-from recollect.settings import load
+from recollect.settings import Settings, load
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
@@ -138,7 +138,8 @@ def test_an_embedder_that_refuses_loses_no_memory_and_no_turn(
     tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     embedder = FakeEmbedder(16)
-    with Memory(home=tmp_path, embedder=embedder) as memory:
+    # What is learned from the turn later would be a third text to embed.
+    with Memory(embedder=embedder, settings=Settings(home=tmp_path, worker=False)) as memory:
         embedder.fail_with = failure
         memory.add("Likes green tea", user_id="a")
         memory.remember("I moved to Lisbon", user_id="a", session_id="s")

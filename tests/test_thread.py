@@ -143,6 +143,16 @@ async def test_a_client_that_sends_only_the_end_goes_on_where_it_was(service: Se
     assert await log(service, first.scope) == [each["content"] for each in said]
 
 
+async def test_words_said_again_before_they_are_answered_are_the_turn_that_was_kept(
+    service: Service, fresh: Any
+) -> None:
+    said = [user("One"), assistant("Two"), user("Three")]
+    first = await chat(service, said, threads=fresh())
+    [*_, kept] = await service.turns(first.scope)
+    again = await chat(service, said[1:], threads=fresh())
+    assert (again.scope, again.new, again.turn_id) == (first.scope, (), kept.id)
+
+
 async def test_a_session_with_a_name_takes_what_is_new(service: Service, fresh: Any) -> None:
     named = Scope("ann", session="monday")
     said = [user("One"), assistant("Two"), user("Three")]

@@ -156,7 +156,7 @@ class Threads:
                 tail = await self._ledger.turns(each.scope, after=each.turn_count - 2, limit=2)
                 at = _end_in(tail, said)
                 if at is not None:
-                    return Placed(scope=each.scope, new=tuple(said[at:]), last=said[-1].mark)
+                    return _after(each.scope, tail, said, at)
         return None
 
     async def _continued(self, scope: Scope, said: Sequence[Spoken]) -> Placed:
@@ -171,8 +171,9 @@ class Threads:
             # The last question once more: its answer may be another one now.
             answer = _mark(last, Role.ASSISTANT, tail[1].content.strip())
             return Placed(scope=scope, last=last, next=answer, turn_id=tail[0].id)
-        at = _after_last_answer(said) if at is None else at
-        return Placed(scope=scope, new=tuple(said[at:]), last=last)
+        if at is None:
+            return Placed(scope=scope, new=tuple(said[_after_last_answer(said) :]), last=last)
+        return _after(scope, tail, said, at)
 
     async def _kept(self, scope: Scope, said: Sequence[Spoken]) -> list[tuple[bytes, str]]:
         """The digests of all that was kept in a session, as far as they agree with what is said; then others."""
@@ -230,6 +231,13 @@ def _end_in(tail: Sequence[Turn], said: Sequence[Spoken]) -> int | None:
         if tail and before and _same(tail[-1], said[at]):
             return at + 1
     return None
+
+
+def _after(scope: Scope, tail: Sequence[Turn], said: Sequence[Spoken], at: int) -> Placed:
+    """Where the words go on that come up to the end of a session, or say again what stands there."""
+    new = tuple(said[at:])
+    of_user = next((turn.id for turn in reversed(tail) if turn.role is Role.USER), "")
+    return Placed(scope=scope, new=new, last=said[-1].mark, turn_id="" if new else of_user)
 
 
 def _after_last_answer(said: Sequence[Spoken]) -> int:

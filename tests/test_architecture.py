@@ -33,9 +33,10 @@ LAYERS = [
     ["ledger"],
     ["models"],
     ["settings", "settings_page", "presets", "prompts"],
-    ["settings_declared"],
+    ["settings_declared", "settings_operation"],
     ["language"],
     ["model"],
+    ["observe"],
     ["errors"],
 ]
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

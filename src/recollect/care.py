@@ -35,14 +35,12 @@ from recollect.upkeep.review import Reviewed
 from recollect.upkeep.run import Run
 from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
+from recollect.write.counted import counted_extraction
 from recollect.write.means import Means
 from recollect.write.triggers import closing
 
 _log = logging.getLogger("recollect")
 
-# A queue that fails or falls behind must be seen.
-_MOST_FAILURES = 5
-_OLDEST_S = 300.0
 _LOOK_AGAIN_S = 0.05
 _TRIES_AWAITED = 3
 _LAST_JOBS = 100
@@ -91,7 +89,8 @@ class Care:
     async def _do(self, job: Job) -> Mapping[str, Any]:
         match job.kind:
             case JobKind.EXTRACT:
-                told = await remember.learn(job, self._means, self._learning)
+                with counted_extraction():
+                    told = await remember.learn(job, self._means, self._learning)
                 await self.keep_within_quotas(job.scope)
                 return told
             case JobKind.SUMMARISE:
@@ -215,12 +214,7 @@ class Care:
 
     async def trouble(self) -> str:
         """What is wrong with the work behind the answers; empty if nothing is."""
-        stats = await self._ledger.job_stats()
-        if stats.failures_in_a_row >= _MOST_FAILURES:
-            return f"work failed {stats.failures_in_a_row} times in a row: `recollect jobs` says why"
-        if stats.oldest_due_age_s > _OLDEST_S:
-            return f"a job has been due for {stats.oldest_due_age_s:.0f} s: is a worker running?"
-        return ""
+        return (await self._ledger.job_stats()).trouble
 
     # Conversations
 

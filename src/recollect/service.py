@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from recollect import recall, remember
@@ -22,7 +23,10 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
+from recollect.observe.metrics import REMEMBER_SECONDS
+from recollect.observe.traces import span
 from recollect.read.accesses import Accesses
+from recollect.read.counted import watched
 from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
@@ -114,7 +118,11 @@ class Service:
     ) -> Remembered:
         """Keep what was said; what it says is learned behind, or before this returns if it may take so long."""
         await self.care.check_backlog(scope.user)
-        appended = await remember.remember(scope, messages, self._means, self._learning, by=by, mode=mode)
+        with span("recollect.remember") as traced:
+            begun = perf_counter()
+            appended = await remember.remember(scope, messages, self._means, self._learning, by=by, mode=mode)
+            REMEMBER_SECONDS.note(perf_counter() - begun)
+            traced.tell({"turns": len(appended.turns), "jobs": len(appended.jobs)})
         job = next(iter(appended.jobs), None)
         if job is None:
             return Remembered(appended.turns, redacted=appended.redacted)
@@ -204,14 +212,18 @@ class Service:
     async def search(self, scope: Scope, asked: Search) -> SearchResult:
         """The memories that fit a question, best first."""
         # Whoever searches wants the best hits, alike or not; variety is for prompts.
-        found = await recall.search(scope, asked, replace(self._habits.taste, diversity=1.0), self._finders)
+        with watched("recollect.search") as watching:
+            found = await recall.search(scope, asked, replace(self._habits.taste, diversity=1.0), self._finders)
+            watching.found(found)
         self._accesses.note(scope, (hit.id for hit in found))
         return found
 
     async def recall(self, scope: Scope, asked: Recall) -> Recalled:
         """The memories that help with what is being said, and the messages with them in their place."""
         llm = OnAccount(self._chat, scope.user, self._spending) if self._chat is not None else None
-        recalled = await recall.recall(scope, asked, self._habits, self._finders, llm=llm)
+        with watched("recollect.recall") as watching:
+            recalled = await recall.recall(scope, asked, self._habits, self._finders, llm=llm)
+            watching.recalled(recalled)
         self._accesses.note(scope, recalled.context.used)
         return recalled
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+from recollect.settings_operation import OperationSettings
+
 
 def _also(*names: str) -> Any:
     """Environment variables other tools use for the same thing; ours wins over them."""
@@ -29,8 +31,8 @@ def _read_json(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-class Settings(BaseModel):
-    """How Recollect is set up."""
+class MemorySettings(BaseModel):
+    """How memory works, and where it is served."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -388,9 +390,7 @@ class Settings(BaseModel):
     stop_within_s: Annotated[
         int, Field(ge=1, le=3600, description="How long requests under way may take to end when the server stops.")
     ] = 30
-    access_log: Annotated[
-        bool, Field(description="Whether the server logs a line for each request; never what is in it.")
-    ] = True
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = (
-        "info"
-    )
+
+
+class Settings(OperationSettings, MemorySettings):
+    """How Recollect is set up."""

@@ -14,6 +14,7 @@ from recollect.model.usage import Allowance
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.models.rerank import Reranker
+from recollect.observe.traces import start_traces
 from recollect.read.rank import Weights
 from recollect.read.ruler import RulerOf
 from recollect.recall import Finders, Habits, Taste
@@ -48,6 +49,8 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
     from recollect.index.exact import ExactIndex
 
     guard_log()
+    if settings.traces:
+        start_traces(settings.traces_url)
     async with AsyncExitStack() as opened:
         embedder = await open_embedder(settings) if embedder is None else _borrowed(embedder, settings)
         opened.push_async_callback(embedder.close)

@@ -13,7 +13,9 @@ from recollect.http.access_log import AccessLog
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
+from recollect.http.metrics import router as metrics
 from recollect.http.proxy.routes import Proxy
+from recollect.http.standing import Standing
 from recollect.settings import Settings
 from recollect.warm import warm_learning, warm_reading
 from recollect.wiring import open_service
@@ -28,13 +30,14 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.service = await open_service(settings)
+        app.state.standing = Standing(app.state.service)
         if settings.worker:
             app.state.service.care.start()
         await warm_reading(app.state.service)
         # Beside the first chats: what they say is learned a little later.
         learning = asyncio.create_task(asyncio.to_thread(warm_learning))
         try:
-            async with proxy.running(app.state.service):
+            async with app.state.standing.kept(), proxy.running(app.state.service, app.state.standing):
                 yield
             await learning
         finally:
@@ -43,6 +46,7 @@ def make_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings = settings
     app.include_router(health)
+    app.include_router(metrics)
     app.router.routes.extend(proxy.routes())
     install_errors(app)
     app.add_middleware(Gate, admitted_by(settings))

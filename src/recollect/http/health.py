@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from recollect import __version__
-from recollect.errors import RecollectError
+from recollect.http.standing import Standing
 from recollect.service import Service
 from recollect.settings import Settings
 
@@ -44,7 +45,10 @@ class Ready(BaseModel):
     """Whether requests can be served, and if not, what is missing."""
 
     status: Literal["ready", "degraded"]
-    checks: dict[str, str] = Field(examples=[{"ledger": "ok"}])
+    checks: dict[str, str] = Field(examples=[{"ledger": "ok", "jobs": "ok"}])
+    since: dict[str, datetime] = Field(
+        {}, description="Since when it is known of each part that it is not well.", examples=[{}]
+    )
 
 
 class Version(BaseModel):
@@ -83,16 +87,19 @@ async def health(request: Request) -> ProxyHealth | Health:
 
 @router.get("/ready", responses={503: {"model": Ready, "description": "Something that is needed does not answer."}})
 async def ready(request: Request, response: Response) -> Ready:
-    """Whether the ledger answers, with 503 if it does not; and whether what is said is being learned from."""
-    service: Service = request.app.state.service
-    try:
-        await service.ping()
-        trouble = await service.care.trouble()
-    except RecollectError as error:
+    """Whether the ledger answers, with 503 if it does not; whether what is said is being learned from; since when."""
+    standing: Standing = request.app.state.standing
+    await standing.look()
+    troubles = standing.troubles
+    if "ledger" in troubles:
+        # Without it memories are neither found nor kept. Whatever else is wrong, it goes on being asked.
         response.status_code = 503
-        return Ready(status="degraded", checks={"ledger": str(error)})
-    # Memories are still found and kept meanwhile, so it goes on being asked.
-    return Ready(status="degraded" if trouble else "ready", checks={"ledger": "ok", "jobs": trouble or "ok"})
+    parts = ("ledger",) if "ledger" in troubles else ("ledger", "jobs")
+    return Ready(
+        status="degraded" if troubles else "ready",
+        checks=dict.fromkeys(parts, "ok") | {part: trouble.told for part, trouble in troubles.items()},
+        since={part: trouble.since for part, trouble in troubles.items()},
+    )
 
 
 @router.get("/version")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from recollect.conversation.thread import Placed, Spoken, spoken
 from recollect.http.proxy.hits import shown
 from recollect.http.proxy.steering import Steering
+from recollect.http.standing import Standing
 from recollect.http.upstream.protocol import Known
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
@@ -48,13 +49,17 @@ class Exchange:
     recalled: Recalled | None = None
     turn_id: str = ""
     trouble: str = ""
+    # What is wrong with memory as a whole though this request may have gone well.
+    standing: str = ""
 
     @property
     def status(self) -> str:
         """What is told of memory: ok, off, or degraded and why."""
         if self.trouble:
             return f"degraded; reason={self.trouble}"
-        return "ok" if self.steering.reads or self.steering.writes else "off"
+        if not self.steering.reads and not self.steering.writes:
+            return "off"
+        return f"degraded; reason={self.standing}" if self.standing else "ok"
 
     @property
     def known(self) -> Known | None:
@@ -72,8 +77,17 @@ class Exchange:
 class ChatMemory:
     """Takes part in chats; one for all of them."""
 
-    def __init__(self, service: Service, keeper: Safekeeping, *, limit: int, min_score: float) -> None:
+    def __init__(
+        self,
+        service: Service,
+        keeper: Safekeeping,
+        *,
+        limit: int,
+        min_score: float,
+        standing: Standing | None = None,
+    ) -> None:
         self._service = service
+        self._standing = standing
         self._keeper = keeper
         self._limit = limit
         self._min_score = min_score
@@ -83,6 +97,7 @@ class ChatMemory:
     async def begin(self, steering: Steering, messages: Sequence[Mapping[str, Any]]) -> Exchange:
         """Recall what helps with the last message, and find out where the conversation goes on."""
         exchange = Exchange(steering, messages, Placed(scope=steering.scope))
+        exchange.standing = self._standing.reason if self._standing else ""
         if steering.reads or steering.writes:
             exchange.trouble = await self._keeper.read(self._look(exchange))
         return exchange

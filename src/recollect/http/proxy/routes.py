@@ -13,6 +13,7 @@ from recollect.http.proxy.keeping import Keeping
 from recollect.http.proxy.memory import ChatMemory
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.steering import Defaults
+from recollect.http.standing import Standing
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.upstreams import open_upstreams
 from recollect.service import Service
@@ -36,12 +37,14 @@ class Proxy:
         return [*chat, Route("/v1/{path:path}", _Endpoint(self.rest), methods=_METHODS)]
 
     @asynccontextmanager
-    async def running(self, service: Service) -> AsyncIterator[None]:
+    async def running(self, service: Service, standing: Standing) -> AsyncIterator[None]:
         """Ready to answer; afterwards all that is under way has been kept."""
         settings = self._settings
         upstreams = open_upstreams(settings, without=ExtractiveUpstream())
         keeper = Keeping(service, read_s=settings.chat_recall_s)
-        memory = ChatMemory(service, keeper, limit=settings.search_limit, min_score=settings.search_min_score)
+        memory = ChatMemory(
+            service, keeper, limit=settings.search_limit, min_score=settings.search_min_score, standing=standing
+        )
         defaults = Defaults(
             user=settings.chat_user, memory_id=settings.chat_memory_id, tells_hits=settings.chat_memory_hits
         )

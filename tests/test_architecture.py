@@ -29,7 +29,7 @@ LAYERS = [
     ["remember", "recall"],
     ["conversation", "upkeep"],
     ["read", "write"],
-    ["index"],
+    ["index", "shared"],
     ["ledger"],
     ["models"],
     ["settings", "settings_page", "presets", "prompts"],

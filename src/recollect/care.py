@@ -26,6 +26,7 @@ from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 from recollect.models.cached_embedder import CachedEmbedder
+from recollect.read.again import Again
 from recollect.remember import Learning
 from recollect.upkeep import chores, review
 from recollect.upkeep import erase as erasing
@@ -63,8 +64,10 @@ class Care:
         jobs_at_once: int = 4,
         patience: Patience | None = None,
         most_waiting: int = 1000,
+        again: Again | None = None,
     ) -> None:
         self._means = means
+        self._again = again
         self._ledger = means.ledger
         self._learning = learning
         self._house = house or Housekeeping()
@@ -302,6 +305,7 @@ class Care:
             index=self._means.index,
             by=self._learning.redacting.by(by),
             embeddings=self._embeddings,
+            answers=self._again,
         )
         await self._make_anew(receipt)
         return receipt
@@ -313,7 +317,12 @@ class Care:
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
         """Do those erasures again that this ledger does not know of: it was restored from an older copy."""
         receipts = await erasing.replay(
-            erasures, ledger=self._ledger, index=self._means.index, by=by, embeddings=self._embeddings
+            erasures,
+            ledger=self._ledger,
+            index=self._means.index,
+            by=by,
+            embeddings=self._embeddings,
+            answers=self._again,
         )
         for receipt in receipts:
             await self._make_anew(receipt)

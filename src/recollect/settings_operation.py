@@ -29,3 +29,41 @@ class OperationSettings(BaseModel):
         str,
         Field(description="OTLP/HTTP address spans are sent to; empty for what this program has set up for them."),
     ] = ""
+
+    redis_url: Annotated[
+        str,
+        Field(
+            description="Address of a Redis (an extra) that server processes share: a cache in front of recall, "
+            "limits and news of changes. Empty for none; while it is away, all goes on without."
+        ),
+    ] = ""
+    redis_prefix: Annotated[
+        str, Field(pattern="^[A-Za-z0-9._-]{1,64}$", description="How the names of all keys in that Redis begin.")
+    ] = "recollect"
+    redis_timeout_s: Annotated[float, Field(gt=0, le=10, description="Longest wait for Redis.")] = 0.1
+    cache_ttl_s: Annotated[
+        int, Field(ge=1, le=86_400, description="How long an answer of recall or search stays in Redis.")
+    ] = 300
+    cache_from_ms: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Only what took this long to find is put there: what is found sooner is as soon found again.",
+        ),
+    ] = 10.0
+    rate_limit_per_minute: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Most requests a minute to the server by one key, or by one address where there are no keys; "
+            "then 429. 0 for any number.",
+        ),
+    ] = 0
+    user_writes_per_minute: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Most messages and memories a minute that the server keeps for one user; then 429. "
+            "0 for any number.",
+        ),
+    ] = 6000

@@ -13,6 +13,7 @@ from recollect.http.access_log import AccessLog
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
+from recollect.http.limits import Limits, RateLimit
 from recollect.http.metrics import router as metrics
 from recollect.http.proxy.routes import Proxy
 from recollect.http.standing import Standing
@@ -26,10 +27,12 @@ DESCRIPTION = "Long-term memory for LLM applications and agents."
 def make_app(settings: Settings) -> FastAPI:
     """An application that opens its service when it starts and closes it when it stops."""
     proxy = Proxy(settings)
+    limits = Limits(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.service = await open_service(settings)
+        app.state.service.writes = limits.writes
         app.state.standing = Standing(app.state.service)
         if settings.worker:
             app.state.service.care.start()
@@ -42,6 +45,7 @@ def make_app(settings: Settings) -> FastAPI:
             await learning
         finally:
             await app.state.service.close()
+            await limits.close()
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings = settings
@@ -49,6 +53,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.include_router(metrics)
     app.router.routes.extend(proxy.routes())
     install_errors(app)
+    app.add_middleware(RateLimit, limits)
     app.add_middleware(Gate, admitted_by(settings))
     # Added last, it stands first: what the gate refuses is logged, too.
     app.add_middleware(AccessLog)

@@ -61,6 +61,7 @@ class Standing:
 
     async def look(self) -> None:
         """Look at all parts now."""
+        self.note("redis", self._service.cache_trouble)
         try:
             async with asyncio.timeout(_LOOK_S):
                 stats = await self._service.care.job_stats()

@@ -202,6 +202,7 @@ async def test_answers_go_by_themselves_and_are_not_without_number(redis: RedisS
     [
         (Scope("a:b", "c"), Scope("a", "b:c")),
         (Scope("a", "b", "c"), Scope("a", "b:c")),
+        (Scope("a", "b", "c"), Scope("a", "bc")),
         (Scope("a*"), Scope("ab")),
         (Scope("a}"), Scope("a")),
     ],
@@ -219,10 +220,10 @@ async def test_nobody_is_given_what_was_found_for_another(
 
 async def test_two_ledgers_on_one_redis_know_nothing_of_each_other(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path / "a", redis) as one, opened(tmp_path / "b", redis) as other:
-        await add(one)
-        await add(other, "My budget for Hawaii is $5")
-        assert texts(await ask(one)) == [BUDGET]
-        assert texts(await ask(other)) == ["My budget for Hawaii is $5"]
+        await add(one, "Sam likes tea")
+        await add(other)
+        assert texts(await ask(one, min_score=0.15)) == []
+        assert texts(await ask(other, min_score=0.15)) == [BUDGET]
 
 
 async def test_other_questions_limits_and_habits_are_other_answers(tmp_path: Path, redis: RedisServer) -> None:
@@ -280,6 +281,15 @@ async def test_a_redis_that_is_frozen_is_never_an_error_and_soon_nobody_waits_fo
         finally:
             own_redis.thaw()
         assert texts(await ask(service)) == []
+        await add(service)
+        # Left alone for a few seconds at most, it is found to be back by whoever asks.
+        deadline = asyncio.get_running_loop().time() + 60
+        while service.cache_trouble:
+            assert texts(await ask(service)) == [BUDGET]
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.1)
+        await ask(service)
+        assert is_from_before(await ask(service))
 
 
 async def test_a_redis_that_comes_back_is_used_again(

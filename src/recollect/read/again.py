@@ -62,13 +62,13 @@ class Again:
 
     @property
     def trouble(self) -> str:
-        """Why it is of no use now; empty if it is."""
+        """What is wrong with Redis; empty if nothing is."""
         return self._answers.trouble
 
     async def look(self, scope: Scope, asked: str) -> Look:
         """What was found for this before, of memories that still hold."""
         begun = perf_counter()
-        if self._slowest_s < self._from_s or self.trouble:
+        if self._slowest_s < self._from_s or self._answers.is_away:
             # Finding it takes no longer than looking, or looking is of no use; only the time is taken.
             return Look(begun=begun)
         revision = await self._ledger.revision(scope.user)

@@ -68,8 +68,13 @@ class Answers:
 
     @property
     def trouble(self) -> str:
-        """Why it is of no use now; empty if it is."""
+        """What is wrong with Redis; empty if nothing is."""
         return self._link.trouble
+
+    @property
+    def is_away(self) -> bool:
+        """Whether looking now would be of no use."""
+        return self._link.is_left_alone
 
     async def get(self, place: Place) -> bytes | None:
         """What is held there; None if nothing is, or if Redis is away."""

@@ -51,16 +51,20 @@ class Link:
         self._closed_until = 0.0
         self.trouble = ""
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether asking now would be of no use."""
+        return monotonic() < self._closed_until
+
     async def ask(self, call: Callable[[Redis], Awaitable[_T]]) -> _T:
         """What Redis answers, or a CacheUnavailable: soon the first time, at once while it is left alone."""
         from redis.exceptions import RedisError
 
-        moment = monotonic()
-        if moment < self._closed_until:
+        if self.is_left_alone:
             raise CacheUnavailable(self.trouble)
         if self._pause_s:
             # This call tries whether it is back; the others go on without for as long.
-            self._closed_until = moment + self._timeout_s
+            self._closed_until = monotonic() + self._timeout_s
         try:
             # Connecting, waiting for a connection and asking: all of it together.
             async with asyncio.timeout(self._timeout_s):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from random import randrange
@@ -100,7 +101,11 @@ async def _open_again(settings: Settings, finders: Finders, habits: Habits) -> A
         prefix=settings.redis_prefix,
         ttl_s=settings.cache_ttl_s,
     )
-    ways = repr((__version__, habits, finders.embedder.model, settings.reranker, settings.llm))
+    # A set is told in another order by every process.
+    plain = replace(habits, withhold=frozenset())
+    ways = repr(
+        (__version__, plain, sorted(habits.withhold), finders.embedder.model, settings.reranker, settings.llm)
+    )
     return Again(answers, finders.ledger, ways=ways, from_s=settings.cache_from_ms / 1000)
 
 

@@ -40,7 +40,11 @@ def test_live_and_version_answer(client: TestClient) -> None:
 
 
 def test_ready_says_degraded_when_the_ledger_is_gone(client: TestClient) -> None:
-    assert client.get("/ready").json() == {"status": "ready", "checks": {"ledger": "ok", "jobs": "ok"}}
+    assert client.get("/ready").json() == {
+        "status": "ready",
+        "checks": {"ledger": "ok", "jobs": "ok"},
+        "since": {},
+    }
     client.portal.call(client.app.state.service._ledger.close)  # type: ignore[union-attr, attr-defined]
     answer = client.get("/ready")
     assert answer.status_code == 503

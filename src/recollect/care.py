@@ -14,37 +14,34 @@ from recollect import remember
 from recollect.conversation import afterwards
 from recollect.conversation.run import Run as AgentRun
 from recollect.conversation.thread import Threads
-from recollect.errors import Backlog, NotFound, RecollectError, Unavailable
+from recollect.erasing import Erasing
+from recollect.errors import Backlog, NotFound, RecollectError
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Erasure, Receipt, Target
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
-from recollect.model.memory import Category
 from recollect.model.query import Listing, Op, Where
 from recollect.model.result import Page
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
-from recollect.models.cached_embedder import CachedEmbedder
+from recollect.read.again import Again
 from recollect.remember import Learning
-from recollect.upkeep import chores, review, spilled
-from recollect.upkeep import erase as erasing
+from recollect.upkeep import chores, review
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.report import Chore, Report
 from recollect.upkeep.review import Reviewed
 from recollect.upkeep.run import Run
 from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
+from recollect.write.counted import counted_extraction
 from recollect.write.means import Means
 from recollect.write.triggers import closing
 
 _log = logging.getLogger("recollect")
 
-# A queue that fails or falls behind must be seen.
-_MOST_FAILURES = 5
-_OLDEST_S = 300.0
 _LOOK_AGAIN_S = 0.05
 _TRIES_AWAITED = 3
 _LAST_JOBS = 100
@@ -68,14 +65,15 @@ class Care:
         patience: Patience | None = None,
         most_waiting: int = 1000,
         spill: Path | None = None,
+        again: Again | None = None,
     ) -> None:
         self._means = means
-        self._spill = spill
         self._ledger = means.ledger
         self._learning = learning
         self._house = house or Housekeeping()
         self._most_waiting = most_waiting
         self._looked_at: dict[str, float] = {}
+        self._erasing = Erasing(means, learning, spill=spill, again=again)
         self.threads = Threads(means.ledger)
         self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
         self.timekeeper = Timekeeper(means.ledger, self._house)
@@ -96,7 +94,8 @@ class Care:
     async def _do(self, job: Job) -> Mapping[str, Any]:
         match job.kind:
             case JobKind.EXTRACT:
-                told = await remember.learn(job, self._means, self._learning)
+                with counted_extraction():
+                    told = await remember.learn(job, self._means, self._learning)
                 await self.keep_within_quotas(job.scope)
                 return told
             case JobKind.SUMMARISE:
@@ -220,12 +219,7 @@ class Care:
 
     async def trouble(self) -> str:
         """What is wrong with the work behind the answers; empty if nothing is."""
-        stats = await self._ledger.job_stats()
-        if stats.failures_in_a_row >= _MOST_FAILURES:
-            return f"work failed {stats.failures_in_a_row} times in a row: `recollect jobs` says why"
-        if stats.oldest_due_age_s > _OLDEST_S:
-            return f"a job has been due for {stats.oldest_due_age_s:.0f} s: is a worker running?"
-        return ""
+        return (await self._ledger.job_stats()).trouble
 
     # Conversations
 
@@ -305,19 +299,11 @@ class Care:
     async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
         """Remove something for good, with all that was derived from it, and what waits to be kept of it."""
         what.check(scope)
-        await self._bring_in_spilled(scope.user)
+        await self._erasing.bring_in_spilled(scope.user)
         if what.target is Target.SESSION:
             await self._check_session(scope, await self._ledger.conversation(scope))
-        receipt = await erasing.erase(
-            scope,
-            what,
-            ledger=self._ledger,
-            index=self._means.index,
-            by=self._learning.redacting.by(by),
-            embeddings=self._embeddings,
-            spill=self._spill,
-        )
-        await self._make_anew(receipt)
+        receipt = await self._erasing.erase(scope, what, by=by)
+        self._let_go(receipt)
         return receipt
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
@@ -326,49 +312,15 @@ class Care:
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
         """Do those erasures again that this ledger does not know of: it was restored from an older copy."""
-        receipts = await erasing.replay(
-            erasures, ledger=self._ledger, index=self._means.index, by=by, embeddings=self._embeddings
-        )
+        receipts = await self._erasing.replay(erasures, by=by)
         for receipt in receipts:
-            await self._make_anew(receipt)
+            self._let_go(receipt)
         return receipts
 
-    @property
-    def _embeddings(self) -> CachedEmbedder | None:
-        embedder = self._means.embedder
-        return embedder if isinstance(embedder, CachedEmbedder) else None
-
-    async def _make_anew(self, receipt: Receipt) -> None:
-        """Have that made again which went though some of what it rested on stays."""
+    def _let_go(self, receipt: Receipt) -> None:
         self._looked_at.pop(receipt.scope.user, None)
         self.threads.forget(receipt.scope.user)
-        for remade in receipt.remade:
-            if (job := afterwards.remaking(remade)) is not None:
-                await self._ledger.enqueue(remade.scope, [job], known_only=True)
-        await self._learn_again(receipt.scope.user, receipt)
         self.worker.nudge()
-
-    async def _bring_in_spilled(self, user: str) -> None:
-        """Have in the ledger what a server here has spilled of the user, so that it is erased like the rest."""
-        if self._spill is None:
-            return
-        waiting = await asyncio.to_thread(spilled.of_user, self._spill, user)
-        for scope, given_at, messages in spilled.as_given(waiting):
-            by = By("erase", "spilled")
-            try:
-                await remember.remember(scope, messages, self._means, self._learning, by=by, given_at=given_at)
-            except Unavailable:
-                raise
-            except RecollectError as error:
-                # What the ledger never takes is overwritten where it is.
-                _log.warning("%d spilled turns are not taken by the ledger: %s", len(messages), error)
-
-    async def _learn_again(self, user: str, receipt: Receipt) -> None:
-        """What went with an erased turn though other turns say it, too, is learned from those."""
-        summed = (Category.EPISODE, Category.SUMMARY, "conversation")
-        told = {id for lost in receipt.remade if lost.kind not in summed for id in lost.sources}
-        if told and self._learning.by != "off":
-            await remember.learn_again(user, sorted(told), self._means)
 
     # Cost
 

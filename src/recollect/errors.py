@@ -14,6 +14,8 @@ RecollectError
 │   │   ├── StoreBusy     other writers held the ledger for too long     (retryable)
 │   │   └── DiskFull      no space left for the ledger                   (retryable)
 │   ├── Backlog           more work waits for a user than may            (retryable)
+│   │   └── TooFast       more is asked for in a minute than may be      (retryable)
+│   ├── CacheUnavailable  Redis does not answer; nothing depends on it   (retryable)
 │   ├── UpstreamUnavailable  the endpoint chats are sent to does not answer  (retryable)
 │   │   └── UpstreamBroken   it broke off in the middle of its answer      (retryable)
 │   └── ModelUnavailable  an embedder, reranker or LLM does not answer   (retryable)
@@ -72,6 +74,18 @@ class Unavailable(RecollectError):
 
 class Backlog(Unavailable):
     """More work waits for a user than may; nothing was kept."""
+
+
+class TooFast(Backlog):
+    """More is asked for in a minute than may be; nothing was kept. `retry_after_s` says how long to wait."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class CacheUnavailable(Unavailable):
+    """Redis does not answer. Nothing depends on it, so nobody outside hears of this."""
 
 
 class StoreUnavailable(Unavailable):

@@ -1,6 +1,6 @@
 """The read flow: from what is being said to the memories in the prompt.
 
-decide -> rewrite -> when -> search, with the keyed facts beside it -> withhold -> fit the budget -> inject.
+decide -> again -> rewrite -> when -> search, with the keyed facts beside it -> withhold -> fit the budget -> inject.
 Every step is a file in `read/`; this one only conducts.
 """
 
@@ -22,6 +22,7 @@ from recollect.model.outcome import RecallOutcome
 from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, Recalled
 from recollect.model.scope import Scope
+from recollect.read.again import Again, Found, Look, told
 from recollect.read.decide import decide
 from recollect.read.facts import facts_first, keyed_facts
 from recollect.read.format import format_context
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from recollect.read.spending import OnAccount
 
 _log = logging.getLogger("recollect")
+_SAME_MOMENT_S = 300
 
 __all__ = ["Finders", "Habits", "Recall", "Search", "Taste", "recall", "search"]
 
@@ -78,7 +80,13 @@ class Habits:
 
 
 async def recall(
-    scope: Scope, asked: Recall, habits: Habits, finders: Finders, *, llm: OnAccount | None = None
+    scope: Scope,
+    asked: Recall,
+    habits: Habits,
+    finders: Finders,
+    *,
+    llm: OnAccount | None = None,
+    again: Again | None = None,
 ) -> Recalled:
     """The memories that help to answer, and the messages with them in their place.
 
@@ -89,7 +97,7 @@ async def recall(
         return _without(asked, clock, RecallOutcome.DISABLED, "no memories were asked for")
     try:
         async with asyncio.timeout(habits.timeout_s):
-            return await _recall(scope, asked, habits, finders, llm, clock)
+            return await _recall(scope, asked, habits, finders, llm, again, clock)
     except InvalidInput:
         raise
     except TimeoutError as error:
@@ -103,7 +111,13 @@ async def recall(
 
 
 async def _recall(
-    scope: Scope, asked: Recall, habits: Habits, finders: Finders, llm: OnAccount | None, clock: Clock
+    scope: Scope,
+    asked: Recall,
+    habits: Habits,
+    finders: Finders,
+    llm: OnAccount | None,
+    again: Again | None,
+    clock: Clock,
 ) -> Recalled:
     """The steps, one after the other."""
     question = question_of(asked.messages)
@@ -113,6 +127,11 @@ async def _recall(
     clock.mark("decide")
     if habits.decides and not decision.search:
         return _without(asked, clock, RecallOutcome.IGNORED, decision.reason)
+    look = await _look(scope, asked, habits, again)
+    if look is not None:
+        clock.mark("again")
+        if look.found is not None:
+            return _answered(asked, habits, look.found, asked.summary, clock)
     rewritten = await rewrite(asked.messages, mode=habits.rewrite, llm=llm, timeout_s=habits.rewrite_timeout_s)
     clock.mark("rewrite")
     wanted = _search(asked, habits, rewritten, question)
@@ -127,24 +146,45 @@ async def _recall(
     clock.steps_us.update(found.steps_us)
     clock.skip()
     fitting = facts_first(facts, found.hits, per_source=habits.taste.per_source, tokens=habits.tokens)
-    hits, withheld = withhold(fitting, habits.withhold)
+    notes = (f"searched: {decision.reason}", rewritten.note, *found.notes)
+    answer = Found(rewritten.query, tuple(fitting), tuple(filter(None, notes)))
+    if again is not None and look is not None and not found.notes and not rewritten.failed:
+        again.keep(look, answer)
+    answered = _answered(asked, habits, answer, summary, clock)
+    return replace(answered, candidates=found.candidates, failure=found.failure)
+
+
+def _answered(asked: Recall, habits: Habits, found: Found, summary: str | None, clock: Clock) -> Recalled:
+    """What was found, as the prompt takes it."""
+    hits, withheld = withhold(found.hits, habits.withhold)
     context = format_context(habits.style, hits, budget_tokens=habits.tokens, now=asked.at, summary=summary)
     clock.mark("format")
     messages = inject(asked.messages, context.text, place=habits.place)
     clock.mark("inject")
-    notes = (f"searched: {decision.reason}", rewritten.note, withheld, *found.notes)
     return Recalled(
         outcome=_outcome(context, withheld),
         reason=_told(context, withheld),
-        query=rewritten.query,
+        query=found.query,
         hits=hits,
         context=context,
         messages=tuple(messages),
         steps_us=clock.steps_us,
-        notes=tuple(filter(None, notes)),
-        candidates=found.candidates,
-        failure=found.failure,
+        notes=(*found.notes, *filter(None, [withheld])),
     )
+
+
+async def _look(scope: Scope, asked: Recall, habits: Habits, again: Again | None) -> Look | None:
+    """Whether this was asked before; None for what is not to be given again: a trace, the past, a summary."""
+    summed = habits.summary and scope.session and asked.summary is None
+    if again is None or asked.trace or asked.as_of is not None or summed:
+        return None
+    # Words for times mean others a little later.
+    moment = int(asked.at.timestamp()) // _SAME_MOMENT_S
+    question = told(
+        asked.messages, moment, asked.at.utcoffset(), asked.limit, asked.min_score, asked.filter, asked.is_fact,
+        asked.requires_tool, asked.recency_weight,
+    )  # fmt: skip
+    return await again.look(scope, f"recall {question}") if question else None
 
 
 async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> list[Hit]:

@@ -23,6 +23,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
+from recollect.observe.traces import span
 from recollect.read.known_again import strip_recalled
 from recollect.write.billed import billed
 from recollect.write.draft import draft
@@ -101,14 +102,17 @@ async def remember(
         style_of(mode)
     if given_at is None and names_turns(messages):
         given_at = now()
-    turns, redacted = heard(scope, messages, habits.redacting)
+    with span("recollect.listen"):
+        turns, redacted = heard(scope, messages, habits.redacting)
     if not turns:
         return Appended()
-    vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
+    with span("recollect.embed"):
+        vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
     jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
     if mode is not None:
         jobs = [replace(job, payload={"mode": mode}) for job in jobs]
-    appended = await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs, given_at=given_at)
+    with span("recollect.append"):
+        appended = await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs, given_at=given_at)
     return replace(appended, redacted=redacted)
 
 
@@ -195,7 +199,9 @@ async def _apply(
 ) -> None:
     if found.changes:
         await _check_still_said(scope, batch.turns, means)
-    await means.ledger.apply(scope, found.changes, by=By(BY, batch.told), effects=effects, since=since)
+    with span("recollect.apply") as traced:
+        traced.tell({"changes": len(found.changes)})
+        await means.ledger.apply(scope, found.changes, by=By(BY, batch.told), effects=effects, since=since)
 
 
 def _progress(

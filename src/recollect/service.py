@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from recollect import recall, remember
 from recollect.care import Care
-from recollect.errors import NotFound, RecollectError
+from recollect.errors import NotFound, RecollectError, TooFast
 from recollect.ledger.responses import Responses
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
@@ -24,10 +25,15 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
+from recollect.observe.metrics import LIMITED, REMEMBER_SECONDS
+from recollect.observe.traces import span
 from recollect.read.accesses import Accesses
+from recollect.read.again import Again, Found
+from recollect.read.counted import watched
 from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
+from recollect.shared.buckets import Buckets
 from recollect.upkeep import reembed, review, transfer
 from recollect.upkeep import undo as undoing
 from recollect.upkeep.chores import Housekeeping
@@ -63,8 +69,12 @@ class Service:
         patience: Patience | None = None,
         most_waiting: int = 1000,
         spill: Path | None = None,
+        again: Again | None = None,
     ) -> None:
         self._ledger = finders.ledger
+        self._again = again
+        # How much a user may have kept in a minute; doors that are open to many set it.
+        self.writes: Buckets | None = None
         self._index = finders.index
         self._embedder = finders.embedder
         self._finders = finders
@@ -83,7 +93,19 @@ class Service:
             patience=patience,
             most_waiting=most_waiting,
             spill=spill,
+            again=again,
         )
+
+    @property
+    def cache_trouble(self) -> str:
+        """Why answers are not given again now though they could be; empty if they are, or need not be."""
+        return self._again.trouble if self._again else ""
+
+    async def _check_pace(self, user: str, count: int) -> None:
+        wait_s = await self.writes.take(user, count) if self.writes is not None else 0.0
+        if wait_s:
+            LIMITED.add("user_writes")
+            raise TooFast("this user has more kept in a minute than may be: try again later", retry_after_s=wait_s)
 
     @property
     def model(self) -> EmbeddingModel:
@@ -94,6 +116,7 @@ class Service:
 
     async def add(self, scope: Scope, new: NewMemory, *, by: By, once: Once | None = None) -> Outcome:
         """Keep a memory as it is given, but for secrets."""
+        await self._check_pace(scope.user, 1)
         outcome = await remember.add(
             scope,
             new,
@@ -121,9 +144,14 @@ class Service:
         Messages that name their `turn_id` can come again, and change nothing; `given_at` is when they first came.
         """
         await self.care.check_backlog(scope.user)
-        appended = await remember.remember(
-            scope, messages, self._means, self._learning, by=by, mode=mode, given_at=given_at
-        )
+        await self._check_pace(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
+        with span("recollect.remember") as traced:
+            begun = perf_counter()
+            appended = await remember.remember(
+                scope, messages, self._means, self._learning, by=by, mode=mode, given_at=given_at
+            )
+            REMEMBER_SECONDS.note(perf_counter() - begun)
+            traced.tell({"turns": len(appended.turns), "jobs": len(appended.jobs)})
         job = next(iter(appended.jobs), None)
         if job is None:
             return Remembered(appended.turns, redacted=appended.redacted)
@@ -212,15 +240,31 @@ class Service:
 
     async def search(self, scope: Scope, asked: Search) -> SearchResult:
         """The memories that fit a question, best first."""
-        # Whoever searches wants the best hits, alike or not; variety is for prompts.
-        found = await recall.search(scope, asked, replace(self._habits.taste, diversity=1.0), self._finders)
+        with watched("recollect.search") as watching:
+            found = await self._search(scope, asked)
+            watching.found(found)
         self._accesses.note(scope, (hit.id for hit in found))
+        return found
+
+    async def _search(self, scope: Scope, asked: Search) -> SearchResult:
+        # Whoever searches wants the best hits, alike or not; variety is for prompts.
+        taste = replace(self._habits.taste, diversity=1.0)
+        look = None
+        if self._again and not asked.explain and not asked.trace and asked.as_of is None and asked.vector is None:
+            look = await self._again.look(scope, f"search {asked!r}")
+            if look.found is not None:
+                return SearchResult(look.found.hits, notes=look.found.notes)
+        found = await recall.search(scope, asked, taste, self._finders)
+        if self._again and look is not None and not found.notes:
+            self._again.keep(look, Found(asked.query, found.hits))
         return found
 
     async def recall(self, scope: Scope, asked: Recall) -> Recalled:
         """The memories that help with what is being said, and the messages with them in their place."""
         llm = OnAccount(self._chat, scope.user, self._spending) if self._chat is not None else None
-        recalled = await recall.recall(scope, asked, self._habits, self._finders, llm=llm)
+        with watched("recollect.recall") as watching:
+            recalled = await recall.recall(scope, asked, self._habits, self._finders, llm=llm, again=self._again)
+            watching.recalled(recalled)
         self._accesses.note(scope, recalled.context.used)
         return recalled
 
@@ -312,7 +356,7 @@ class Service:
         """Finish what is under way and let go of everything."""
         async with AsyncExitStack() as parts:
             # The last is closed first, and each of them even if closing another fails.
-            for part in (self._ledger, self._embedder, self._index, self._finders.reranker, self._chat):
+            for part in (self._ledger, self._embedder, self._index, self._finders.reranker, self._chat, self._again):
                 if part is not None:
                     parts.push_async_callback(part.close)
             parts.push_async_callback(self._accesses.close)

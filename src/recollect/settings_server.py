@@ -123,9 +123,3 @@ class ServerSettings(BaseModel):
     stop_within_s: Annotated[
         int, Field(ge=1, le=3600, description="How long requests under way may take to end when the server stops.")
     ] = 30
-    access_log: Annotated[
-        bool, Field(description="Whether the server logs a line for each request; never what is in it.")
-    ] = True
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = (
-        "info"
-    )

@@ -13,6 +13,7 @@ from recollect.errors import RecollectError
 from recollect.model.change import By
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.observe.numbers import quiet
 from recollect.recall import Recall
 from recollect.service import Service
 from recollect.settings import Settings
@@ -27,13 +28,15 @@ _ASKED = "What did I say about the budget for my trip last week?"
 async def warm_reading(service: Service) -> None:
     """Do once what every recall does; nothing is written."""
     messages = [{"role": "user", "content": _ASKED}]
-    await service.recall(_NOBODY, Recall(messages=messages, at=now(), limit=1, min_score=0.0))
+    with quiet():
+        await service.recall(_NOBODY, Recall(messages=messages, at=now(), limit=1, min_score=0.0))
 
 
 def warm_learning() -> None:
     """Do once what everything learned goes through, in a memory that goes away; to be called in a thread."""
     try:
-        asyncio.run(_learn_once())
+        with quiet():
+            asyncio.run(_learn_once())
     except RecollectError as error:
         _log.warning("the first thing learned will take longer: %s", error)
 

@@ -15,8 +15,11 @@ from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
 from recollect.http.late_service import LateService
+from recollect.http.limits import Limits, RateLimit
+from recollect.http.metrics import router as metrics
 from recollect.http.proxy.routes import Proxy, Shortcut
 from recollect.http.proxy.safekeeping import open_safekeeping
+from recollect.http.standing import Standing
 from recollect.service import Service
 from recollect.settings import Settings
 from recollect.warm import warm_learning, warm_reading
@@ -27,36 +30,42 @@ DESCRIPTION = "Long-term memory for LLM applications and agents."
 def make_app(settings: Settings) -> FastAPI:
     """An application that opens its service when it starts, or once that can be had, and closes it when it stops."""
     proxy = Proxy(settings)
+    limits = Limits(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         def on_open(service: Service) -> None:
             app.state.service = service
+            service.writes = limits.writes
             if settings.worker:
                 service.care.start()
 
         late = app.state.late = LateService(settings, on_open=on_open)
         safekeeping = app.state.safekeeping = open_safekeeping(settings, late.get)
+        standing = app.state.standing = Standing(late.get, safekeeping)
         # Beside the first chats: what they say is learned a little later.
         learning = asyncio.create_task(asyncio.to_thread(warm_learning))
         try:
             await late.start()
             await _warm(late)
             safekeeping.start()
-            async with proxy.running(safekeeping, late.get):
+            async with standing.kept(), proxy.running(safekeeping, late.get, standing):
                 yield
             await learning
         finally:
             await safekeeping.close()
             await late.close()
+            await limits.close()
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings, app.state.proxy = settings, proxy
     app.include_router(health)
+    app.include_router(metrics)
     app.router.routes.extend(proxy.routes())
     install_errors(app)
     # Added first, it stands last: whatever else there is has seen a chat before.
     app.add_middleware(Shortcut, proxy)
+    app.add_middleware(RateLimit, limits)
     app.add_middleware(Gate, admitted_by(settings))
     # Added last, it stands first: what the gate refuses is logged, too.
     app.add_middleware(AccessLog)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
@@ -32,6 +34,6 @@ def install_errors(app: FastAPI) -> None:
 
     @app.exception_handler(errors.RecollectError)
     async def answer(request: Request, error: errors.RecollectError) -> JSONResponse:
-        headers = {"Retry-After": "1"} if error.retryable else {}
+        headers = {"Retry-After": str(ceil(getattr(error, "retry_after_s", 1)))} if error.retryable else {}
         body = {"error": {"code": type(error).__name__, "message": str(error), "retryable": error.retryable}}
         return JSONResponse(body, status_of(error), headers=headers)

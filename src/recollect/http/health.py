@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
+from datetime import datetime
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
@@ -12,12 +12,11 @@ from pydantic import BaseModel, Field
 from recollect import __version__
 from recollect.errors import RecollectError
 from recollect.http.late_service import service_of
+from recollect.http.standing import Standing
 from recollect.models.embedding import EmbeddingModel
 from recollect.settings import Settings
 
 router = APIRouter(tags=["health"])
-# Who asks whether it is ready does not wait for a store that hangs.
-_READY_S = 2.0
 
 
 class Alive(BaseModel):
@@ -48,7 +47,10 @@ class Ready(BaseModel):
     """Whether requests can be served, and if not, what is missing."""
 
     status: Literal["ready", "degraded"]
-    checks: dict[str, str] = Field(examples=[{"ledger": "ok"}])
+    checks: dict[str, str] = Field(examples=[{"ledger": "ok", "jobs": "ok"}])
+    since: dict[str, datetime] = Field(
+        {}, description="Since when it is known of each part that it is not well.", examples=[{}]
+    )
 
 
 class Version(BaseModel):
@@ -91,21 +93,19 @@ async def health(request: Request) -> ProxyHealth | Health:
 
 @router.get("/ready", responses={503: {"model": Ready, "description": "Something that is needed does not answer."}})
 async def ready(request: Request, response: Response) -> Ready:
-    """Whether the ledger answers, with 503 if it does not; and whether what is said is being learned from."""
-    try:
-        service = service_of(request)
-        async with asyncio.timeout(_READY_S):
-            await service.ping()
-            trouble = await service.care.trouble()
-    except (RecollectError, TimeoutError) as error:
+    """Whether the ledger answers, with 503 if it does not; whether what is said is being learned from; since when."""
+    standing: Standing = request.app.state.standing
+    await standing.look()
+    troubles = standing.troubles
+    if "ledger" in troubles:
+        # Without it memories are neither found nor kept. Whatever else is wrong, it goes on being asked.
         response.status_code = 503
-        why = str(error) or f"the ledger did not answer within {_READY_S:.0f} s"
-        return Ready(status="degraded", checks={"ledger": why})
-    checks = {"ledger": "ok", "jobs": trouble or "ok"}
-    if request.app.state.safekeeping.is_waiting:
-        checks["spilled"] = "turns wait on disk for the ledger"
-    # Memories are still found and kept meanwhile, so it goes on being asked.
-    return Ready(status="degraded" if trouble or len(checks) > 2 else "ready", checks=checks)
+    parts = ("ledger",) if "ledger" in troubles else ("ledger", "jobs")
+    return Ready(
+        status="degraded" if troubles else "ready",
+        checks=dict.fromkeys(parts, "ok") | {part: trouble.told for part, trouble in troubles.items()},
+        since={part: trouble.since for part, trouble in troubles.items()},
+    )
 
 
 @router.get("/version")

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +23,9 @@ from starlette.types import ASGIApp
 from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.app import make_app
 from recollect.http.listen import Listening, is_loopback
+from recollect.http.log_lines import JsonLines, TextLines
 from recollect.http.workers import Workers, orphaned
+from recollect.observe.processes import share
 from recollect.settings import Settings
 
 _KEEP_ALIVE_S = 65
@@ -36,7 +40,8 @@ def serve(
     the process at once. What was acknowledged is on disk by then.
     """
     if settings.server_processes > 1 and not worker:
-        Workers(partial(_work, settings, listening, make), listening, settings).run()
+        with TemporaryDirectory(prefix="recollect-numbers-") as numbers:
+            Workers(partial(_work, settings, listening, make, Path(numbers)), listening, settings).run()
         return
     server = _Server(_config(settings, make), quits_on_interrupt=not worker)
     with listening:
@@ -45,8 +50,9 @@ def serve(
         raise Unavailable("the server could not start; its log says why")
 
 
-def _work(settings: Settings, listening: Listening, make: Callable[[Settings], ASGIApp]) -> None:
+def _work(settings: Settings, listening: Listening, make: Callable[[Settings], ASGIApp], numbers: Path) -> None:
     """What each of several processes does."""
+    share(numbers)
     threading.Thread(target=orphaned, daemon=True).start()
     try:
         serve(settings, listening, make=make, worker=True)
@@ -128,7 +134,7 @@ def _logging(settings: Settings) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+        "formatters": {"line": {"()": JsonLines if settings.log_format == "json" else TextLines}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "loggers": {"recollect": ours, "uvicorn": ours, "recollect.access": requests},
     }

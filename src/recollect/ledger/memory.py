@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.errors import NotFound, StoreUnavailable
+from recollect.ledger.counted import counted
 from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.fields import to_plain
 from recollect.ledger.memory_rows import (
@@ -87,13 +88,13 @@ class MemoryLedger(MemoryTurns):
         check_effects(scope, effects)
         if is_bill_only(changes, effects) and scope.user not in self._users:
             self._spend_for_all(effects)
-            return Applied(by.batch or new_id(), ())
+            return counted(Applied(by.batch or new_id(), ()), effects, by)
         with self._all_or_none(user):
             self._take_effect(scope, user, effects)
             applied = self._write(scope, user, changes, by=by)
         if once is not None:
             user.done[once.key] = (once, applied, now())
-        return applied
+        return counted(applied, effects, by)
 
     async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
         entry = await self.entry(scope, entry_id)

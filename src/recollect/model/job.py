@@ -18,6 +18,9 @@ from recollect.model.turn import Turn
 MAX_KEY_CHARS = 1000
 MAX_PRIORITY = 100
 MAX_ERROR_CHARS = 2000
+# A queue that fails or falls behind must be seen.
+_MOST_FAILURES = 5
+_OLDEST_S = 300.0
 
 
 class JobKind(StrEnum):
@@ -129,6 +132,15 @@ class JobStats:
     oldest_due_age_s: float = 0.0
     failures_in_a_row: int = 0
     due: int = 0
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the work, in words: it fails or falls behind; empty if nothing is."""
+        if self.failures_in_a_row >= _MOST_FAILURES:
+            return f"work failed {self.failures_in_a_row} times in a row: `recollect jobs` says why"
+        if self.oldest_due_age_s > _OLDEST_S:
+            return f"a job has been due for {self.oldest_due_age_s:.0f} s: is a worker running?"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

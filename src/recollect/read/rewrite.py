@@ -57,7 +57,8 @@ _REFUSAL = re.compile(
 class Rewritten:
     """What is searched for: `query` by its words, and `extra`, where there is one, by its meaning.
 
-    Of its words, `guessed` are those that earlier messages were taken to be about.
+    Of its words, `guessed` are those that earlier messages were taken to be about. `failed` says that the LLM would
+    have been asked and was of no help, which it may be another time.
     """
 
     query: str
@@ -66,6 +67,7 @@ class Rewritten:
     how: How = "as-is"
     note: str = ""
     vague: bool = False
+    failed: bool = False
 
 
 async def rewrite(
@@ -202,4 +204,4 @@ def _cleaned(answer: str) -> str:
 
 
 def _noted(cheap: Rewritten, trouble: str) -> Rewritten:
-    return replace(cheap, note=f"{' '.join(trouble.split())[:_MAX_NOTE_CHARS]}; {cheap.note}")
+    return replace(cheap, note=f"{' '.join(trouble.split())[:_MAX_NOTE_CHARS]}; {cheap.note}", failed=True)

@@ -25,6 +25,14 @@ class Clears(Protocol):
         ...
 
 
+class Forgets(Protocol):
+    """Something that holds what was found for users, and can be made to let go of one of them."""
+
+    async def forget(self, user: str) -> Cleared:
+        """Let go of all that is held of the user; what cannot be reached is told."""
+        ...
+
+
 async def erase(
     scope: Scope,
     what: Erase,
@@ -34,6 +42,7 @@ async def erase(
     by: By,
     embeddings: Clears | None = None,
     spill: Path | None = None,
+    answers: Forgets | None = None,
 ) -> Receipt:
     """Erase it from the ledger, the index, the caches of this process and the `spill` folder, where there is one.
 
@@ -42,22 +51,30 @@ async def erase(
     ledger does not take any more. The receipt tells of each store.
     """
     receipt = await ledger.erase(scope, what, by=by)
-    receipt = await _let_go(receipt, index=index, embeddings=embeddings)
+    receipt = await _let_go(receipt, index=index, embeddings=embeddings, answers=answers)
     if spill is None or not await asyncio.to_thread(spill.is_dir):
         return receipt
     return replace(receipt, stores=(*receipt.stores, await asyncio.to_thread(spilled.erase, spill, scope, what)))
 
 
 async def replay(
-    erasures: Sequence[Erasure], *, ledger: Ledger, index: Index, by: By, embeddings: Clears | None = None
+    erasures: Sequence[Erasure],
+    *,
+    ledger: Ledger,
+    index: Index,
+    by: By,
+    embeddings: Clears | None = None,
+    answers: Forgets | None = None,
 ) -> list[Receipt]:
     """Do those erasures again that the ledger, restored from an older copy, does not know of; a receipt for each."""
     receipts = await ledger.replay_erasures(erasures, by=by)
-    return [await _let_go(each, index=index, embeddings=embeddings) for each in receipts]
+    return [await _let_go(each, index=index, embeddings=embeddings, answers=answers) for each in receipts]
 
 
-async def _let_go(receipt: Receipt, *, index: Index, embeddings: Clears | None) -> Receipt:
+async def _let_go(receipt: Receipt, *, index: Index, embeddings: Clears | None, answers: Forgets | None) -> Receipt:
     stores = [*receipt.stores, await index.forget(receipt.scope.user)]
+    if answers is not None:
+        stores.append(await answers.forget(receipt.scope.user))
     # These know nothing of whose words they hold, so all goes.
     if embeddings is not None:
         stores.append(Cleared("embedding cache", {"vectors": embeddings.clear()}))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from recollect.errors import Conflict, RecollectError
@@ -19,6 +20,7 @@ from recollect.model.faults import told_fault, traced_fault
 from recollect.model.ids import new_id
 from recollect.model.job import Job
 from recollect.model.times import now
+from recollect.observe import metrics
 from recollect.write.screening.redact import redact
 
 _log = logging.getLogger("recollect")
@@ -164,9 +166,12 @@ class Worker:
             await self._give_up(job, "it was begun again and again, and whoever did it was gone before it ended")
             return
         keeping = asyncio.create_task(self._keep(job))
+        begun = perf_counter()
         try:
             await self._run(job)
             self.done += 1
+            metrics.JOBS_DONE.add(job.kind)
+            metrics.JOB_SECONDS.note(perf_counter() - begun, job.kind)
         except asyncio.CancelledError:
             # Given back at once, so that whoever works next need not wait for the lease to run out.
             # It does not count as a try: who is often stopped would use all of them up.
@@ -205,6 +210,9 @@ class Worker:
         error = redact(error).text
         self.failed += 1
         again = job.tries < self.patience.tries
+        metrics.JOBS_FAILED.add(job.kind)
+        if not again:
+            metrics.JOBS_DEAD.add(job.kind)
         retry_at = now() + timedelta(seconds=self.patience.wait_s(job.tries)) if again else None
         _log.warning(
             "job %s (%s) failed at try %d%s: %s",

@@ -18,6 +18,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.model.usage import Allowance
+from recollect.observe.traces import span
 from recollect.write.billed import billed
 from recollect.write.embed import with_vectors
 from recollect.write.extraction.extract import Extracted, Limits, extract
@@ -84,9 +85,13 @@ async def understand(
     told: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
     if not screened.worth:
         return Understood(), told
-    found, how = await _extracted(scope, screened.turns, screen(batch.before).turns, means, habits)
+    with span("recollect.extract") as traced:
+        found, how = await _extracted(scope, screened.turns, screen(batch.before).turns, means, habits)
+        traced.tell({"turns": len(screened.turns), "learned": len(found.learned), "llm_calls": found.calls})
     async with billed(means.ledger, scope, lambda: _spent(scope, "extract", found), by=By(BY)):
-        settled = await _settled(scope, found, screened.turns, means, habits)
+        with span("recollect.settle") as traced:
+            settled = await _settled(scope, found, screened.turns, means, habits)
+            traced.tell({"changes": len(settled.changes), "llm_calls": settled.calls})
     told |= {"by": how, "dropped": _told(found.dropped), "decisions": _told(settled.reasons)}
     spent = (*_spent(scope, "extract", found), *_spent(scope, "reconcile", settled))
     return Understood(settled.changes, spent), told

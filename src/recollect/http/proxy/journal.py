@@ -75,6 +75,11 @@ class Journal:
         return scope in self._sessions.get(path, ())
 
     @property
+    def waiting(self) -> int:
+        """How many sessions have something in it."""
+        return len(set().union(*self._sessions.values()))
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing waits that this process knows of."""
         return not self._sessions and not self._sealed

@@ -6,16 +6,15 @@ Nothing here raises because memory is in trouble: a chat goes on whatever become
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from recollect.conversation.thread import Placed, Threads
-from recollect.errors import RecollectError
 from recollect.http.proxy.hits import shown
 from recollect.http.proxy.safekeeping import Degraded, Safekeeping, reason_of
 from recollect.http.proxy.steering import Steering
+from recollect.http.standing import Standing
 from recollect.http.upstream.protocol import Known
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
@@ -24,8 +23,6 @@ from recollect.model.times import now
 from recollect.model.turn import Role
 from recollect.recall import Recall
 from recollect.service import Service
-
-_LOOK_EVERY_S = 10.0
 
 
 @dataclass(slots=True)
@@ -65,11 +62,13 @@ class Exchange:
 class ChatMemory:
     """Takes part in chats; one for all of them."""
 
-    def __init__(self, keeper: Safekeeping, *, limit: int, min_score: float) -> None:
+    def __init__(
+        self, keeper: Safekeeping, *, limit: int, min_score: float, standing: Standing | None = None
+    ) -> None:
+        self._standing = standing
         self._keeper = keeper
         self._limit = limit
         self._min_score = min_score
-        self._standing = ""
         # Held here, or they could be collected before they are done.
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -78,7 +77,7 @@ class ChatMemory:
         exchange = Exchange(steering, messages, Placed(scope=steering.scope))
         if not steering.reads and not steering.writes:
             return exchange
-        exchange.standing = self._standing
+        exchange.standing = self._standing.reason if self._standing else ""
         found = await self._keeper.read(lambda service: self._look(service, steering, messages))
         if isinstance(found, Degraded):
             exchange.trouble = found.reason
@@ -139,17 +138,6 @@ class ChatMemory:
         if exchange.threads is not None:
             exchange.threads.note(placed, [placed.last], kept.turns)
         return id if kept.safe else ""
-
-    async def look_after(self, service: Callable[[], Service]) -> None:
-        """Find out now and then whether what is said is being learned from; chats tell if it is not."""
-        while True:
-            await self.look(service)
-            await asyncio.sleep(_LOOK_EVERY_S)
-
-    async def look(self, service: Callable[[], Service]) -> None:
-        """Find it out now; a ledger that is away each chat finds by itself."""
-        with suppress(RecollectError):
-            self._standing = "backlog" if await service().care.trouble() else ""
 
     def behind(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it whoever goes away meanwhile; `close` waits for it."""

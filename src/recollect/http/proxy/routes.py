@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -19,6 +18,7 @@ from recollect.http.proxy.safekeeping import Safekeeping
 from recollect.http.proxy.steering import Defaults, Steering, steer
 from recollect.http.responses.parts import Kept, Parts, Speech
 from recollect.http.responses.routes import responses_routes
+from recollect.http.standing import Standing
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.protocol import Header
 from recollect.http.upstream.upstreams import open_upstreams
@@ -47,12 +47,16 @@ class Proxy:
         return [*chats, *responses_routes(lambda _: self._parts), rest]
 
     @asynccontextmanager
-    async def running(self, keeper: Safekeeping, service: Callable[[], Service]) -> AsyncIterator[None]:
+    async def running(
+        self, keeper: Safekeeping, service: Callable[[], Service], standing: Standing
+    ) -> AsyncIterator[None]:
         """Ready to answer; afterwards all that is under way has been kept."""
         settings = self._settings
         without = ExtractiveUpstream()
         upstreams = open_upstreams(settings, without=without)
-        memory = ChatMemory(keeper, limit=settings.search_limit, min_score=settings.search_min_score)
+        memory = ChatMemory(
+            keeper, limit=settings.search_limit, min_score=settings.search_min_score, standing=standing
+        )
         defaults = Defaults(
             user=settings.chat_user, memory_id=settings.chat_memory_id, tells_hits=settings.chat_memory_hits
         )
@@ -72,11 +76,9 @@ class Proxy:
             kept_for=timedelta(days=settings.responses_days),
             max_body_bytes=most,
         )
-        looking = asyncio.create_task(memory.look_after(service))
         try:
             yield
         finally:
-            looking.cancel()
             await self._parts.tasks.close()
             await memory.close()
             await upstreams.close()

@@ -32,6 +32,7 @@ from recollect.model.result import Recalled
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
+from recollect.observe.metrics import BREAKER_OPEN, JOURNAL_SESSIONS
 from recollect.remember import heard
 from recollect.service import Service
 from recollect.settings import Settings
@@ -92,6 +93,12 @@ class Safekeeping:
     def is_waiting(self) -> bool:
         """Whether turns wait on disk for the ledger."""
         return not self._journal.is_empty
+
+    def count(self) -> None:
+        """Have the numbers tell how reads, writes and the journal stand."""
+        BREAKER_OPEN.set(self.reads.is_open, "reads")
+        BREAKER_OPEN.set(self.writes.is_open, "writes")
+        JOURNAL_SESSIONS.set(self._journal.waiting)
 
     def start(self) -> None:
         """Begin to bring in what was spilled, now or by processes that are gone."""

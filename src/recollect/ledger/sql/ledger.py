@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from recollect.ledger.counted import counted
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
@@ -73,11 +74,12 @@ class SqlLedger(SqlJobs, SqlResponses):
         effects: Sequence[Effect] = (),
         since: Revision | None = None,
     ) -> Applied:
-        return await self._engine.write(
+        applied = await self._engine.write(
             lambda tx: change_sql.apply(
                 tx, self._writer, scope, changes, by=by, once=once, effects=effects, since=since
             )
         )
+        return counted(applied, effects, by)
 
     async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
         return await self._engine.write(

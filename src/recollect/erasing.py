@@ -1,0 +1,90 @@
+"""Erasing: from every store there is, and what went with it though it rests on more than that is made again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from recollect import remember
+from recollect.conversation import afterwards
+from recollect.errors import RecollectError, Unavailable
+from recollect.model.change import By
+from recollect.model.erase import Erase, Erasure, Receipt
+from recollect.model.memory import Category
+from recollect.model.scope import Scope
+from recollect.models.cached_embedder import CachedEmbedder
+from recollect.read.again import Again
+from recollect.remember import Learning
+from recollect.upkeep import erase, spilled
+from recollect.write.means import Means
+
+_log = logging.getLogger("recollect")
+_SUMMED = (Category.EPISODE, Category.SUMMARY, "conversation")
+
+
+class Erasing:
+    """Removes something for good, with all that was derived from it alone."""
+
+    def __init__(self, means: Means, learning: Learning, *, spill: Path | None, again: Again | None) -> None:
+        self._means = means
+        self._learning = learning
+        self._spill = spill
+        self._again = again
+        embedder = means.embedder
+        self._embeddings = embedder if isinstance(embedder, CachedEmbedder) else None
+
+    async def bring_in_spilled(self, user: str) -> None:
+        """Have in the ledger what a server here has spilled of the user, so that it is erased like the rest."""
+        if self._spill is None:
+            return
+        waiting = await asyncio.to_thread(spilled.of_user, self._spill, user)
+        for scope, given_at, messages in spilled.as_given(waiting):
+            by = By("erase", "spilled")
+            try:
+                await remember.remember(scope, messages, self._means, self._learning, by=by, given_at=given_at)
+            except Unavailable:
+                raise
+            except RecollectError as error:
+                # What the ledger never takes is overwritten where it is.
+                _log.warning("%d spilled turns are not taken by the ledger: %s", len(messages), error)
+
+    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+        """Erase it in the ledger, the index, the caches and the spill folder; the receipt tells of each."""
+        receipt = await erase.erase(
+            scope,
+            what,
+            ledger=self._means.ledger,
+            index=self._means.index,
+            by=self._learning.redacting.by(by),
+            embeddings=self._embeddings,
+            spill=self._spill,
+            answers=self._again,
+        )
+        await self._make_anew(receipt)
+        return receipt
+
+    async def replay(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+        """Do those erasures again that this ledger does not know of."""
+        receipts = await erase.replay(
+            erasures,
+            ledger=self._means.ledger,
+            index=self._means.index,
+            by=by,
+            embeddings=self._embeddings,
+            answers=self._again,
+        )
+        for receipt in receipts:
+            await self._make_anew(receipt)
+        return receipts
+
+    async def _make_anew(self, receipt: Receipt) -> None:
+        """Have that made again which went though some of what it rested on stays."""
+        for remade in receipt.remade:
+            if (job := afterwards.remaking(remade)) is not None:
+                await self._means.ledger.enqueue(remade.scope, [job], known_only=True)
+        told = {id for lost in receipt.remade if lost.kind not in _SUMMED for id in lost.sources}
+        if told and self._learning.by != "off":
+            # Other turns say it, too.
+            await remember.learn_again(receipt.scope.user, sorted(told), self._means)

@@ -1,0 +1,122 @@
+"""Answers that were found before, in Redis: one hash a user, of the revision the user's memories are at.
+
+What is asked for is part of the name of a field, and so is the revision: whoever wrote anything, in whatever process,
+asks for another name from then on. Nothing has to be told to be forgotten, so nothing can be missed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from recollect.errors import CacheUnavailable
+from recollect.ledger.protocol import Revision
+from recollect.model.erase import Cleared
+from recollect.observe.metrics import CACHE_LOOKUPS
+from recollect.shared.link import Link
+
+STORE = "redis"
+_CACHE = "recall"
+# More of one revision are hardly asked for again.
+_MOST_FIELDS = 256
+
+# An answer that was found before an erasure may come after it: it stays out. So does one of an older revision.
+_PUT = """
+local erased = redis.call('GET', KEYS[2])
+if erased and tonumber(erased) > tonumber(ARGV[2]) then return 0 end
+local held = tonumber(redis.call('HGET', KEYS[1], 'revision') or '-1')
+local number = tonumber(ARGV[1])
+if held > number and not erased then return 0 end
+if held ~= number then
+  redis.call('DEL', KEYS[1])
+  redis.call('HSET', KEYS[1], 'revision', ARGV[1])
+  redis.call('EXPIRE', KEYS[1], ARGV[5])
+end
+if redis.call('HLEN', KEYS[1]) > tonumber(ARGV[6]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
+return 1
+"""
+
+_FORGET = """
+local count = redis.call('HLEN', KEYS[1])
+redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
+return count
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the answer to one question lies: whose, of which revision, under which name."""
+
+    user: str
+    revision: Revision
+    field: str
+
+
+class Answers:
+    """Gives back what was found at the same revision for the same question, for a few minutes."""
+
+    def __init__(self, link: Link, *, ledger_id: str, prefix: str, ttl_s: int) -> None:
+        self._link = link
+        self._ledger_id = ledger_id
+        self._prefix = prefix
+        self._ttl_s = ttl_s
+        self._put = link.script(_PUT)
+        self._forget = link.script(_FORGET)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with Redis; empty if nothing is."""
+        return self._link.trouble
+
+    @property
+    def is_away(self) -> bool:
+        """Whether looking now would be of no use."""
+        return self._link.is_left_alone
+
+    async def get(self, place: Place) -> bytes | None:
+        """What is held there; None if nothing is, or if Redis is away."""
+        key, _ = self._keys(place.user)
+
+        async def get(redis: Any) -> bytes | None:
+            held: bytes | None = await redis.hget(key, place.field)
+            return held
+
+        try:
+            held = await self._link.ask(get)
+        except CacheUnavailable:
+            CACHE_LOOKUPS.add(_CACHE, "away")
+            return None
+        CACHE_LOOKUPS.add(_CACHE, "miss" if held is None else "hit")
+        return held
+
+    async def put(self, place: Place, answer: bytes) -> None:
+        """Hold an answer; while Redis is away it is not held."""
+        revision = place.revision
+        given = [revision.number, revision.epoch, place.field, answer, self._ttl_s, _MOST_FIELDS]
+        try:
+            await self._link.ask(lambda redis: self._put(redis, list(self._keys(place.user)), given))
+        except CacheUnavailable:
+            pass
+
+    async def forget(self, user: str, epoch: int) -> Cleared:
+        """Let go of all that is held of a user, and take nothing that was found before this epoch."""
+        keys = list(self._keys(user))
+        try:
+            # What was begun before is over long before that mark goes.
+            given = [epoch, self._ttl_s + 3600]
+            count = int(await self._link.ask(lambda redis: self._forget(redis, keys, given)))
+        except CacheUnavailable:
+            note = f"Redis is away; what it may hold cannot be asked for any more, and goes within {self._ttl_s} s"
+            return Cleared(STORE, {}, reached=False, note=note)
+        return Cleared(STORE, {"answers": max(count - 1, 0)})
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    def _keys(self, user: str) -> tuple[str, str]:
+        # The braces keep both on one node of a cluster. A digest holds no glob and no separator.
+        whose = blake2b(f"{self._ledger_id}\0{user}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        return f"{self._prefix}:{{{whose}}}:answers", f"{self._prefix}:{{{whose}}}:erased"

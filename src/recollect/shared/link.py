@@ -1,0 +1,111 @@
+"""The one way to Redis: short waits, and while it is away nobody waits for it at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from recollect.errors import CacheUnavailable, InvalidSettings, MissingExtra
+from recollect.observe.metrics import BREAKER_OPEN
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_log = logging.getLogger("recollect")
+_T = TypeVar("_T")
+_MOST_CONNECTIONS = 64
+# After so many failures in a row it is left alone for a while, then one call tries again.
+_FAILURES = 3
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0
+
+
+class Link:
+    """A Redis that may be away: whoever asks then hears so at once."""
+
+    def __init__(self, url: str, *, timeout_s: float) -> None:
+        try:
+            from redis.asyncio import BlockingConnectionPool, Redis
+            from redis.asyncio.retry import Retry
+            from redis.backoff import NoBackoff
+        except ImportError:
+            raise MissingExtra("redis_url", "redis") from None
+        try:
+            pool = BlockingConnectionPool.from_url(
+                url,
+                max_connections=_MOST_CONNECTIONS,
+                timeout=timeout_s,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=timeout_s,
+                # Trying again is decided here, not below: nobody is to wait several times.
+                retry=Retry(NoBackoff(), 0),
+            )
+        except ValueError as error:
+            raise InvalidSettings(f"redis_url: {error}") from None
+        self._redis: Redis = Redis(connection_pool=pool)
+        self._timeout_s = timeout_s
+        self._failures = 0
+        self._pause_s = 0.0
+        self._closed_until = 0.0
+        self.trouble = ""
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether asking now would be of no use."""
+        return monotonic() < self._closed_until
+
+    async def ask(self, call: Callable[[Redis], Awaitable[_T]]) -> _T:
+        """What Redis answers, or a CacheUnavailable: soon the first time, at once while it is left alone."""
+        from redis.exceptions import RedisError
+
+        if self.is_left_alone:
+            raise CacheUnavailable(self.trouble)
+        if self._pause_s:
+            # This call tries whether it is back; the others go on without for as long.
+            self._closed_until = monotonic() + self._timeout_s
+        try:
+            # Connecting, waiting for a connection and asking: all of it together.
+            async with asyncio.timeout(self._timeout_s):
+                answer = await call(self._redis)
+        except (RedisError, OSError, TimeoutError) as error:
+            self._failed(error)
+            raise CacheUnavailable(self.trouble) from None
+        self._failures = 0
+        if self._pause_s:
+            self._pause_s = self._closed_until = 0.0
+            self.trouble = ""
+            BREAKER_OPEN.set(0, "redis")
+            _log.info("Redis answers again")
+        return answer
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures < _FAILURES and not self._pause_s:
+            # A busy machine can be late now and then.
+            return
+        if not self._pause_s:
+            # Its message can hold the address; the kind is enough.
+            self.trouble = f"Redis does not answer ({type(error).__name__}): all goes on without it"
+            BREAKER_OPEN.set(1, "redis")
+            _log.warning("%s", self.trouble)
+        self._pause_s = min(max(self._pause_s * 2, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._closed_until = monotonic() + self._pause_s
+
+    def script(self, text: str) -> Callable[[Redis, list[str], list[Any]], Awaitable[Any]]:
+        """A script that runs in Redis as one step."""
+        registered = self._redis.register_script(text)
+
+        async def run(redis: Redis, keys: list[str], arguments: list[Any]) -> Any:
+            return await registered(keys=keys, args=arguments, client=redis)
+
+        return run
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._redis.aclose(close_connection_pool=True)
+        except (OSError, TimeoutError):
+            pass

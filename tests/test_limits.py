@@ -1,0 +1,182 @@
+"""How much anyone may ask in a minute: who asks for more is told when to come again, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from redis.asyncio import Redis
+
+from recollect.errors import TooFast
+from recollect.http.app import make_app
+from recollect.http.errors import status_of
+from recollect.model.change import By
+from recollect.model.scope import Scope
+from recollect.remember import NewMemory
+from recollect.settings import load
+from recollect.shared import buckets
+from recollect.shared.buckets import Buckets
+from recollect.shared.link import Link
+from recollect.testing.redis_server import RedisServer, running_redis
+from recollect.wiring import open_service
+
+BY = By("test")
+
+
+class Clock:
+    """A time that only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(buckets, "monotonic", clock)
+    return clock
+
+
+@contextmanager
+def serving(home: Path, **more: Any) -> Iterator[TestClient]:
+    with TestClient(make_app(load({"home": home, **more}, environ={}).settings), "http://127.0.0.1") as client:
+        yield client
+
+
+async def test_a_bucket_is_used_up_fills_up_again_and_never_overflows(clock: Clock) -> None:
+    bucket = Buckets(60, what="t")
+    assert [await bucket.take("ann") for _ in range(60)] == [0.0] * 60
+    assert await bucket.take("ann") == pytest.approx(1.0)
+    assert await bucket.take("bob") == 0.0
+    clock.now += 2
+    assert [await bucket.take("ann") > 0 for _ in range(3)] == [False, False, True]
+    clock.now += 10_000
+    assert [await bucket.take("ann", 30) > 0 for _ in range(3)] == [False, False, True]
+    # What is more than a minute's worth would never be let through: it takes all of a full one.
+    clock.now += 60
+    assert await bucket.take("ann", 1_000_000) == 0.0
+
+
+async def test_names_without_end_do_not_fill_the_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "_MOST_BUCKETS", 100)
+    bucket = Buckets(1, what="t")
+    for number in range(1000):
+        await bucket.take(str(number))
+    assert len(bucket._here) == 100
+
+
+async def test_a_flood_of_adds_by_one_user_is_refused_and_nobody_else_notices(tmp_path: Path, clock: Clock) -> None:
+    service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
+    service.writes = Buckets(50, what="t")
+    kept = 0
+    waits = []
+    try:
+        for number in range(100_000):
+            try:
+                await service.add(Scope("flood"), NewMemory(content=f"memory {number}"), by=BY)
+                kept += 1
+            except TooFast as error:
+                waits.append(error.retry_after_s)
+            if number % 10_000 == 0:
+                await service.add(Scope("ann"), NewMemory(content=f"note {number}"), by=BY)
+        stats = {user: (await service.stats(user))["memories"] for user in ("flood", "ann")}
+    finally:
+        await service.close()
+    assert (kept, len(waits)) == (50, 99_950)
+    assert 0 < min(waits) <= max(waits) <= 60
+    assert stats == {"flood": 50, "ann": 10}
+
+
+async def test_messages_count_as_many_as_they_are(tmp_path: Path, clock: Clock) -> None:
+    service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
+    service.writes = Buckets(5, what="t")
+    said = [{"role": "user", "content": "tea"}] * 3
+    try:
+        await service.remember(Scope("ann", session="s"), said, by=BY)
+        with pytest.raises(TooFast) as caught:
+            await service.remember(Scope("ann", session="s"), said, by=BY)
+        assert status_of(caught.value) == 429
+        assert caught.value.retry_after_s == pytest.approx(12.0)
+        assert len(await service.turns(Scope("ann", session="s"))) == 3
+    finally:
+        await service.close()
+
+
+def test_a_refused_write_says_when_to_come_again(tmp_path: Path) -> None:
+    with serving(tmp_path, user_writes_per_minute=1) as client:
+
+        @client.app.post("/add")  # type: ignore[attr-defined, misc]
+        async def add(user: str) -> str:
+            service = client.app.state.service  # type: ignore[attr-defined]
+            return str((await service.add(Scope(user), NewMemory(content="tea"), by=BY)).id)
+
+        assert client.post("/add?user=ann").status_code == 200
+        refused = client.post("/add?user=ann")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "TooFast")
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert client.post("/add?user=bob").status_code == 200
+
+
+def test_requests_beyond_the_limit_get_429_but_health_is_always_told(tmp_path: Path) -> None:
+    with serving(tmp_path, rate_limit_per_minute=2) as client:
+        assert [client.get("/v1/models").status_code for _ in range(3)][-1] == 429
+        refused = client.get("/v1/models")
+        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert refused.headers["x-request-id"]
+        for path in ("/live", "/ready", "/health", "/version", "/metrics"):
+            assert client.get(path).status_code == 200
+        assert 'recollect_rate_limited_total{limit="requests"}' in client.get("/metrics").text
+
+
+def test_each_key_has_a_minute_of_its_own(tmp_path: Path) -> None:
+    from recollect.http.limits import _who
+
+    class Caller:
+        kind, name = "key", "laptop"
+
+    client = ("10.0.0.1", 5)
+    assert _who({"client": client, "state": {"caller": Caller()}}) == "key laptop"
+    assert _who({"client": client, "state": {}}) == _who({"client": ("10.0.0.1", 6)}) == "address 10.0.0.1"
+    assert _who({"client": None}) == "address "
+
+
+async def test_processes_that_share_a_redis_share_the_minute() -> None:
+    redis = running_redis()
+    async with Redis.from_url(redis.url) as client:
+        await client.flushall()
+    one, other = Link(redis.url, timeout_s=5), Link(redis.url, timeout_s=5)
+    first, second = Buckets(10, what="t", link=one), Buckets(10, what="t", link=other)
+    waits = [await (first if number % 2 else second).take("a:b") for number in range(11)]
+    assert waits[:10] == [0.0] * 10
+    assert 0 < waits[10] <= 6
+    assert await first.take("b:a") == 0.0
+    await asyncio.gather(one.close(), other.close())
+
+
+async def test_while_redis_is_frozen_each_process_counts_for_itself() -> None:
+    redis = RedisServer()
+    redis.start()
+    link = Link(redis.url, timeout_s=0.1)
+    bucket = Buckets(5, what="t", link=link)
+    try:
+        assert await bucket.take("ann") == 0.0
+        redis.freeze()
+        begun = perf_counter()
+        waits = [await bucket.take("ann") for _ in range(500)]
+        assert [bool(wait) for wait in waits[:6]] == [False] * 5 + [True]
+        # Three wait for it, then nobody does.
+        assert perf_counter() - begun < 10
+    finally:
+        redis.thaw()
+        await link.close()
+        redis.close()

@@ -245,7 +245,7 @@ def test_the_server_starts_while_the_store_is_down_and_recovers_alone(tmp_path: 
                 assert client.portal.call(safekeeping.read, asking("Where do I live?")) == read
             server.start()
             deadline = time.monotonic() + HEALED_S
-            while client.get("/ready").json() != {"status": "ready", "checks": {"ledger": "ok", "jobs": "ok"}}:
+            while client.get("/ready").json()["status"] != "ready":
                 assert time.monotonic() < deadline, client.get("/ready").json()
                 time.sleep(0.05)
             service: Service = client.app.state.service  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from recollect.ledger.cascade import (
     without,
 )
 from recollect.ledger.memory_chores import MemoryChores
+from recollect.ledger.memory_keys import MemoryKeys
 from recollect.ledger.memory_rows import User
 from recollect.ledger.plan import Revert
 from recollect.model.change import Applied, By, Change, Restore, Update
@@ -31,11 +32,12 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryChores):
+class MemoryErasing(MemoryChores, MemoryKeys):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     def __init__(self) -> None:
         super().__init__()
+        MemoryKeys.__init__(self)
         self._erasures: dict[str, Erasure] = {}
         # Where the epoch goes on for a user of whom all was erased, by digest.
         self._epochs: dict[str, int] = {}
@@ -94,10 +96,11 @@ class MemoryErasing(MemoryChores):
             "jobs": sum(job.scope.user == name for job in self._jobs.values()),
             "responses": 0,
             "replies": len(user.done),
-            "keys": 0,
+            "keys": sum(key.user == name for key in self._keys.values()),
             "usage": sum(place[0] == name for place in self._spent),
         }
         self._users.pop(name, None)
+        self._keys = {id: key for id, key in self._keys.items() if key.user != name}
         self._jobs = {id: job for id, job in self._jobs.items() if job.scope.user != name}
         for place in [place for place in self._spent if place[0] == name]:
             del self._spent[place]

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from recollect.ledger.jobs import Jobs
+from recollect.ledger.keys import Keys
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt
@@ -99,8 +100,8 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Protocol):
-    """Keeps memories, turns and their history, and jobs; what it acknowledged is on disk."""
+class Ledger(Jobs, Keys, Protocol):
+    """Keeps memories, turns and their history, jobs and keys; what it acknowledged is on disk."""
 
     # Writing ---------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ pytest.register_assert_rewrite(
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
             "vectors", "traits", "turns", "upkeep", "jobs", "job_lists", "turn_taking", "chores", "effects", "usage",
-            "erase", "erase_again",
+            "erase", "erase_again", "keys",
         )
     )
 )  # fmt: skip
@@ -41,6 +41,7 @@ from recollect.testing.suite_history import HistorySuite
 from recollect.testing.suite_job_lists import JobListSuite
 from recollect.testing.suite_jobs import JobSuite
 from recollect.testing.suite_keyed import KeyedSuite
+from recollect.testing.suite_keys import KeySuite
 from recollect.testing.suite_records import RecordSuite
 from recollect.testing.suite_said import SaidSuite
 from recollect.testing.suite_samples import MODEL, Open
@@ -79,6 +80,7 @@ class LedgerSuite(
     UsageSuite,
     EraseSuite,
     EraseAgainSuite,
+    KeySuite,
 ):
     """Everything a ledger promises."""
 

@@ -25,7 +25,7 @@ LAYERS = [
     ["warm"],
     ["wiring"],
     ["service"],
-    ["care"],
+    ["care", "keyring"],
     ["remember", "recall"],
     ["conversation", "upkeep"],
     ["read", "write"],

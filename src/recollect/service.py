@@ -12,6 +12,7 @@ from recollect import recall, remember
 from recollect.care import Care
 from recollect.conversation.thread import Threads
 from recollect.errors import NotFound, RecollectError
+from recollect.keyring import Keyring
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -69,6 +70,7 @@ class Service:
         self._habits = habits or Habits()
         self._accesses = Accesses(finders.ledger)
         self.threads = Threads(finders.ledger)
+        self.keyring = Keyring(finders.ledger)
         self._learning = learning or Learning()
         self._spending = Spending(finders.ledger, self._learning.allowance)
         self._redacting = self._learning.redacting
@@ -299,4 +301,5 @@ class Service:
                     parts.push_async_callback(part.close)
             parts.push_async_callback(self._accesses.close)
             parts.push_async_callback(self._spending.close)
+            parts.push_async_callback(self.keyring.close)
             parts.push_async_callback(self.care.close)

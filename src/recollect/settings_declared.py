@@ -348,6 +348,39 @@ class Settings(BaseModel):
         32
     )
 
+    auth: Annotated[
+        str,
+        Field(
+            description="Who may ask: auto (whoever has a key, a trusted gateway or a token; anyone on this machine "
+            "while none of them is set up), off, or some of keys, gateway and jwt, separated by commas."
+        ),
+    ] = "auto"
+    trusted_gateways: Annotated[
+        str, Field(description="Addresses or networks, separated by commas, that may say in a header who is asking.")
+    ] = ""
+    gateway_user_header: Annotated[str, Field(description="The header in which they name the user.")] = (
+        "x-authz-user-id"
+    )
+    gateway_project_header: Annotated[
+        str, Field(description="The header in which they name the project; empty for none.")
+    ] = ""
+    jwt_jwks_url: Annotated[str, Field(description="Where the keys are published that sign users' tokens.")] = ""
+    jwt_issuer: Annotated[str, Field(description="Who issues the tokens: their iss.")] = ""
+    jwt_audience: Annotated[str, Field(description="For whom they are issued: their aud.")] = ""
+    jwt_user_claim: Annotated[str, Field(description="The claim of a token that names the user.")] = "sub"
+    jwt_project_claim: Annotated[
+        str, Field(description="The claim of a token that names the project; empty for none.")
+    ] = ""
+    jwt_skew_s: Annotated[float, Field(ge=0, le=600, description="How far the clock of the issuer may be off.")] = (
+        30.0
+    )
+    allowed_hosts: Annotated[
+        str,
+        Field(
+            description="Names, separated by commas, that clients may call this server by; empty for this machine's "
+            "own where it listens on loopback, and for any elsewhere."
+        ),
+    ] = ""
     host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = (

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from recollect import __version__
+from recollect.http.auth.middleware import Authentication
+from recollect.http.auth.rules import read_rules
 from recollect.http.errors import install_errors
 from recollect.http.health import router as health
 from recollect.http.proxy.routes import Proxy
@@ -21,7 +23,7 @@ DESCRIPTION = "Long-term memory for LLM applications and agents."
 
 def make_app(settings: Settings) -> FastAPI:
     """An application that opens its service when it starts and closes it when it stops."""
-    proxy = Proxy(settings)
+    proxy, rules = Proxy(settings), read_rules(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -37,10 +39,13 @@ def make_app(settings: Settings) -> FastAPI:
             await learning
         finally:
             await app.state.service.close()
+            if rules.tokens is not None:
+                await rules.tokens.close()
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings = settings
     app.include_router(health)
     app.router.routes.extend(proxy.routes())
     install_errors(app)
+    app.add_middleware(Authentication, rules=rules)
     return app

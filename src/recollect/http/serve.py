@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
 
-from recollect.errors import InvalidSettings
 from recollect.http.app import make_app
-from recollect.settings import Loaded
+from recollect.http.auth.address import is_loopback
+from recollect.http.auth.hosts import Hosts, allowed_hosts
+from recollect.http.auth.rules import check_bind
+from recollect.models.embedding import EmbeddingModel
+from recollect.settings import Loaded, Settings
+from recollect.wiring import open_ledger
 
 
 def serve(loaded: Loaded) -> None:
     """Listen on the settings' address; returns after a graceful stop."""
     settings = loaded.settings
-    if not is_loopback(settings.host):
-        raise InvalidSettings(
-            f"host {settings.host} can be reached from other machines, and there is no authentication yet: "
-            f"use 127.0.0.1 and put a gateway in front"
-        )
+    # Before anything listens; what is wrong with the settings is said on the way.
+    check_bind(settings, has_keys=is_loopback(settings.host) or asyncio.run(_has_keys(settings)))
     config = uvicorn.Config(
-        make_app(settings),
+        Hosts(make_app(settings), allowed_hosts(settings)),
         host=settings.host,
         port=settings.port,
         log_level=settings.log_level,
         timeout_graceful_shutdown=30,
         server_header=False,
+        # Who is asking is told by the address that really asks: a header can be made up.
+        proxy_headers=False,
     )
     _Server(config).run()
 
@@ -46,11 +49,10 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
+async def _has_keys(settings: Settings) -> bool:
+    """Whether the ledger has keys; no vectors are made, so any model will do."""
+    ledger = await open_ledger(settings, EmbeddingModel("none", 1))
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+        return await ledger.has_keys()
+    finally:
+        await ledger.close()

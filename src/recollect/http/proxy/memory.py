@@ -49,10 +49,11 @@ class Exchange:
 
     @property
     def status(self) -> str:
-        """What is told of memory: ok, off, or degraded and why."""
+        """What is told of memory: ok, off, or degraded and why; and what the caller may not do."""
         if self.trouble:
             return f"degraded; reason={self.trouble}"
-        return "ok" if self.steering.reads or self.steering.writes else "off"
+        status = "ok" if self.steering.reads or self.steering.writes else "off"
+        return f"{status}; {self.steering.barred}" if self.steering.barred else status
 
     @property
     def hits(self) -> int:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from starlette.types import Receive, Scope, Send
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
+from recollect.http.auth.withheld import KEY_MISSING, lacks_key
 from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, body_of, head, part, read_whole
 from recollect.http.proxy.headers import by_name, to_client, to_upstream
 from recollect.http.upstream.protocol import Ask, Reply
@@ -29,7 +30,7 @@ class Passthrough:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = path_of(scope)
         try:
-            reply = await self._sent(scope, receive, path)
+            route, reply = await self._sent(scope, receive, path)
         except Gone:
             return
         except TooLarge:
@@ -43,11 +44,14 @@ class Passthrough:
             return
         async with Watch(receive):
             try:
-                await _relay(send, reply)
+                if lacks_key(scope, route, reply):
+                    await answer_error(send, 502, KEY_MISSING, code="upstream_key_missing")
+                else:
+                    await _relay(send, reply)
             finally:
                 await reply.close()
 
-    async def _sent(self, scope: Scope, receive: Receive, path: str) -> Reply:
+    async def _sent(self, scope: Scope, receive: Receive, path: str) -> tuple[Route, Reply]:
         headers = by_name(scope["headers"])
         body: bytes | None = None
         if self._upstreams.are_many and headers.get("content-type", "").startswith("application/json"):
@@ -62,7 +66,7 @@ class Passthrough:
             headers=to_upstream(scope["headers"], route.key),
             body=body if body is not None else body_of(receive) if has_body else b"",
         )
-        return await route.upstream.send(ask)
+        return route, await route.upstream.send(ask)
 
     def _route(self, path: str, body: bytes | None) -> Route:
         if path.startswith(_MODELS):

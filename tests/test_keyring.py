@@ -84,7 +84,7 @@ async def test_only_the_hash_is_on_disk(tmp_path: Path) -> None:
     ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
     new = await Keyring(ledger).add(user="ann", name="phone")
     await ledger.close()
-    raw = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    raw = b"".join(file.read_bytes() for file in list(tmp_path.iterdir()))  # noqa: ASYNC240
     assert new.text.encode() not in raw
     assert new.text[3:].encode() not in raw
     assert new.key.hash in raw
@@ -172,7 +172,8 @@ async def test_the_last_use_is_written_behind_once_a_minute(ring: Keyring, count
     await ring.find(new.text)
     await ring._write()
     later = (await ring.all())[0].last_used_at
-    assert later is not None and later > first
+    assert later is not None
+    assert later > first
     assert counting.asked - writes <= 6
 
 

@@ -167,15 +167,16 @@ class Tokens:
 
     async def _fetch(self, moment: float) -> None:
         async with self._fetching:
-            if self._tried_at >= moment:
-                return
-            if self._clock() - self._tried_at < _AGAIN_S and self._keys:
-                return
+            if self._clock() - self._tried_at < _AGAIN_S:
+                # Somebody else has just asked.
+                if self._keys:
+                    return
+                raise Unavailable("the keys that tokens are verified by cannot be had")
             self._tried_at = self._clock()
             try:
                 self._keys = await self._published()
                 self._fetched_at = self._clock()
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 if not self._keys or self._clock() - self._fetched_at >= _TRUSTED_S:
                     raise Unavailable(f"the keys that tokens are verified by cannot be had: {_told(error)}") from None
                 _log.warning("the keys that tokens are verified by cannot be had anew: %s", _told(error))
@@ -196,7 +197,12 @@ class Tokens:
                         raise ValueError("it is far too long")
         except (httpx.HTTPError, TimeoutError) as error:
             raise OSError(type(error).__name__) from None
-        return [dict(key) for key in json.loads(raw)["keys"] if key.get("kty") in _KINDS.values()]
+        found = [
+            key for key in json.loads(raw)["keys"] if isinstance(key, dict) and key.get("kty") in _KINDS.values()
+        ]
+        if not found:
+            raise ValueError("there is no key that can be used")
+        return found
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from recollect.http.app import make_app
-from recollect.http.auth.caller import Caller, caller_of
+from recollect.http.auth.caller import Asking
 from recollect.settings import load
 
 OUTSIDE = "203.0.113.7"
@@ -23,9 +23,7 @@ def app_of(home: Path, **settings: Any) -> FastAPI:
     app = make_app(load({"home": home, **settings}, environ={}).settings)
 
     @app.get("/whoami")
-    async def whoami(
-        caller: Annotated[Caller, Depends(caller_of)], user_id: str | None = None, project_id: str | None = None
-    ) -> dict[str, Any]:
+    async def whoami(caller: Asking, user_id: str | None = None, project_id: str | None = None) -> dict[str, Any]:
         scope = caller.scope(user_id, project_id) if caller.kind != "local" or user_id else None
         return {**asdict(caller), "scope": scope and asdict(scope)}
 

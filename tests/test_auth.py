@@ -280,6 +280,23 @@ def test_a_guess_that_has_to_wait_is_not_even_looked_up(client: TestClient) -> N
     assert client.get("/whoami", headers=bearer(good)).status_code == 429
 
 
+@pytest.mark.parametrize("auth", ["keys", "gateway, keys"])
+def test_behind_a_gateway_who_guesses_is_told_apart_from_others(tmp_path: Path, auth: str) -> None:
+    with serving(tmp_path, peer="10.1.2.3", auth=auth, trusted_gateways="10.1.0.0/16") as client:
+        good = make_key(client, user="ann")
+        for number in range(12):
+            # What the client itself says of where it comes from stands before what the gateway saw.
+            guess = {**bearer(f"rk_guess{number}"), "X-Forwarded-For": f"192.0.2.{number}, {OUTSIDE}"}
+            last = client.get("/whoami", headers=guess).status_code
+        assert last == 429
+        assert client.get("/whoami", headers={**bearer(good), "X-Forwarded-For": "192.0.2.1"}).status_code == 200
+    with serving(tmp_path, peer=OUTSIDE, auth=auth, trusted_gateways="10.1.0.0/16") as client:
+        for number in range(12):
+            guess = {**bearer(f"rk_guess{number}"), "X-Forwarded-For": f"192.0.2.{number}"}
+            last = client.get("/whoami", headers=guess).status_code
+        assert last == 429
+
+
 def test_failures_of_others_do_not_count_and_end_with_their_window() -> None:
     moment = [0.0]
     found = Failures(clock=lambda: moment[0])

@@ -55,8 +55,8 @@ class ApiKey:
     def to_dict(self) -> dict[str, Any]:
         """The key for people and programs; neither its text nor the hash of it."""
         times = ("created_at", "expires_at", "revoked_at", "last_used_at")
-        told = {"id": self.id, "name": self.name, "user_id": self.user, "project_id": self.project}
-        told |= {"admin": self.admin, "read": self.reads, "write": self.writes}  # type: ignore[dict-item]
+        told: dict[str, Any] = {"id": self.id, "name": self.name, "user_id": self.user, "project_id": self.project}
+        told |= {"admin": self.admin, "read": self.reads, "write": self.writes}
         return told | {name: at.isoformat() if (at := getattr(self, name)) else None for name in times}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
+from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from recollect.errors import MissingUser, NotAllowed, NotFound
@@ -85,6 +86,10 @@ LOCAL = Caller(kind="local", name="local", admin=True)
 
 
 def caller_of(request: HTTPConnection) -> Caller:
-    """Who asks, as the middleware found out; for `Depends`."""
+    """Who asks, as the middleware found out."""
     caller: Caller = request.scope["state"][CALLER]
     return caller
+
+
+# What a door declares to be handed its caller.
+Asking: TypeAlias = Annotated[Caller, Depends(caller_of)]

@@ -62,7 +62,8 @@ class Authentication:
         shown = read_shown(headers, user_header=rules.user_header, project_header=rules.project_header)
         address = scope["client"][0] if scope.get("client") else ""
         keyring: Keyring = scope["app"].state.service.keyring
-        caller = await self._caller(shown, address, keyring)
+        believed = shown.forwarded and is_within(address, rules.proxies)
+        caller = await self._caller(shown, address, shown.forwarded if believed else address, keyring)
         if caller.kind != "gateway":
             # From anyone else these are words of the client, and no other user's name may be among them.
             for user in shown.users:
@@ -76,12 +77,12 @@ class Authentication:
         state = {**scope.get("state", {}), CALLER: caller, WITHHELD: withheld}
         return {**scope, "headers": headers, "state": state}
 
-    async def _caller(self, shown: Shown, address: str, keyring: Keyring) -> Caller:
+    async def _caller(self, shown: Shown, address: str, origin: str, keyring: Keyring) -> Caller:
         rules = self._rules
         if shown.key:
-            return await self._by_key(shown.key, address, keyring)
+            return await self._by_key(shown.key, origin, keyring)
         if rules.tokens is not None and shown.token:
-            return await self._by_token(shown.token, address)
+            return await self._by_token(shown.token, origin)
         if rules.gateways and is_within(address, rules.gateways):
             return _by_gateway(shown, rules)
         if rules.open is Open.ALWAYS or (rules.open is Open.WITHOUT_KEYS and not await keyring.is_used()):

@@ -29,7 +29,9 @@ class Rules:
 
     keys: bool
     open: Open
+    # Whose word is taken for who is asking, and whose for where a request comes from.
     gateways: tuple[Network, ...] = ()
+    proxies: tuple[Network, ...] = ()
     user_header: bytes = b""
     project_header: bytes = b""
     tokens: Tokens | None = None
@@ -46,13 +48,14 @@ def read_rules(settings: Settings) -> Rules:
         opened = Open.ALWAYS
     elif alone and auto and not (gateway or jwt):
         opened = Open.WITHOUT_KEYS
-    networks = read_networks(settings.trusted_gateways) if gateway else ()
+    networks = read_networks(settings.trusted_gateways)
     if gateway and not networks:
         raise InvalidSettings("auth = gateway needs trusted_gateways: the addresses whose headers are believed")
     return Rules(
         keys=auto or "keys" in modes or "off" in modes,
         open=opened,
-        gateways=networks,
+        gateways=networks if gateway else (),
+        proxies=networks,
         user_header=_header(settings.gateway_user_header, "gateway_user_header"),
         project_header=_header(settings.gateway_project_header, "gateway_project_header", optional=True),
         tokens=_tokens(settings) if jwt else None,

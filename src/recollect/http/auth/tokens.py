@@ -197,9 +197,8 @@ class Tokens:
                         raise ValueError("it is far too long")
         except (httpx.HTTPError, TimeoutError) as error:
             raise OSError(type(error).__name__) from None
-        found = [
-            key for key in json.loads(raw)["keys"] if isinstance(key, dict) and key.get("kty") in _KINDS.values()
-        ]
+        keys = json.loads(raw)["keys"]
+        found = [key for key in keys if isinstance(key, Mapping) and key.get("kty") in _KINDS.values()]
         if not found:
             raise ValueError("there is no key that can be used")
         return found

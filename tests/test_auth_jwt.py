@@ -272,6 +272,17 @@ async def test_a_good_token_is_verified_once_in_a_while_and_not_beyond_its_time(
     assert tokens._good[hashlib.sha256(short.encode()).digest()][1] < clock.at + 1.5
 
 
+async def test_a_token_that_has_ended_is_known_no_more(tokens: Tokens, clock: Clock) -> None:
+    short = token(exp=time.time() - 29)
+    await tokens.find(short)
+    assert tokens.is_known(short)
+    tokens._checks["leeway"] = 0.0
+    clock.at += tokens_module._FRESH_S
+    with pytest.raises(Unauthenticated, match="expired"):
+        await tokens.find(short)
+    assert not tokens.is_known(short)
+
+
 async def test_what_is_remembered_of_tokens_is_bounded(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "_MOST", 5)
     for number in range(12):

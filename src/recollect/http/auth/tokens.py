@@ -87,8 +87,13 @@ class Tokens:
         caller, until = self._good.get(hash, (None, 0.0))
         if caller is not None and self._clock() < until:
             return caller
-        claims = await self._verified(token)
-        caller = self._caller(claims)
+        try:
+            claims = await self._verified(token)
+            caller = self._caller(claims)
+        except Unauthenticated:
+            # One that has ended counts like any other that does not hold.
+            self._good.pop(hash, None)
+            raise
         left_s = float(claims["exp"]) + self._checks["leeway"] - time.time()  # type: ignore[operator]
         self._good.pop(hash, None)
         if len(self._good) >= _MOST:

@@ -146,6 +146,7 @@ KINDS |= {
     "slack webhook": within("https://hooks.slack.com/services/{}", Draw.webhook),
     "google": alone(lambda d: "AIza" + d.some(URL_SAFE, 35)),
     "stripe": alone(lambda d: d.one_of("sk_live_", "rk_live_", "sk_test_") + d.some(ALNUM, 24)),
+    "ours": alone(lambda d: "rk_" + d.some(ALNUM, 43)),
     "sendgrid": alone(lambda d: f"SG.{d.some(URL_SAFE, 22)}.{d.some(URL_SAFE, 43)}"),
     "mailchimp": alone(lambda d: f"{d.some(HEX, 32)}-us{d.one_of('1', '12', '21')}"),
     "twilio": alone(lambda d: "SK" + d.some(HEX, 32)),

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 
 from recollect import __version__, errors
 from recollect.http.app import make_app
+from recollect.http.auth.address import is_loopback
 from recollect.http.errors import status_of
-from recollect.http.listen import is_loopback
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from recollect.conversation.thread import Placed
+from recollect.http.auth.caller import CALLER, LOCAL
 from recollect.http.proxy.headers import by_name
 from recollect.http.proxy.memory import ChatMemory, Exchange
 from recollect.http.proxy.steering import Defaults, steer
@@ -152,10 +153,15 @@ def client(mode: Mode) -> TestClient:
         kept=Kept(),
         memory=cast(ChatMemory, Forgetful()),
         upstream_of=lambda model: upstream,
-        steer=lambda fields, headers: steer(fields, by_name(headers), Defaults()),
+        steer=lambda fields, headers, caller: steer(fields, by_name(headers), Defaults(), caller=caller),
         speech=Speech({"main": mode}),
     )
-    return TestClient(Starlette(routes=responses_routes(lambda scope: parts)))
+    served = Starlette(routes=responses_routes(lambda scope: parts))
+
+    async def asked_here(scope: Any, receive: Any, send: Any) -> None:
+        await served({**scope, "state": {CALLER: LOCAL}}, receive, send)
+
+    return TestClient(asked_here)
 
 
 TRANSLATING, NATIVE = client("translate"), client("native")

@@ -12,8 +12,10 @@ from recollect.model.change import Actor, Outcome
 from recollect.model.erase import Erase, Erasure, Receipt, Target, read_erasure, user_digest
 from recollect.model.given import Fields, Time
 from recollect.model.job import Job, JobState
+from recollect.model.key import ApiKey, NewKey
 from recollect.model.result import Page
 from recollect.model.scope import Scope
+from recollect.model.times import as_utc
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 
@@ -220,6 +222,39 @@ class Caring(Opening):
 
         scope = read_scope(user_id, project_id, None)
         return await (await self._care()).upkeep(scope, read_chores(chores), by=read_by(by), dry_run=dry_run)
+
+    async def add_key(
+        self,
+        *,
+        user_id: str | None = None,
+        project_id: str | None = None,
+        everyone: bool = False,
+        admin: bool = False,
+        read: bool = True,
+        write: bool = True,
+        name: str = "",
+        expires_at: Time | None = None,
+    ) -> NewKey:
+        """Make a key for the server: for one user, for everyone, or for an admin. Its text is told this once."""
+        until = None if expires_at is None else as_utc(expires_at, name="expires_at")
+        return await (await self._open()).keyring.add(
+            user=user_id,
+            project=project_id,
+            everyone=everyone,
+            admin=admin,
+            reads=read,
+            writes=write,
+            name=name,
+            expires_at=until,
+        )
+
+    async def keys(self, *, user_id: str | None = None) -> list[ApiKey]:
+        """All keys of the server, or a user's, the oldest first."""
+        return await (await self._open()).keyring.all(user_id)
+
+    async def revoke_key(self, key_id: str) -> ApiKey:
+        """Have a key open nothing any more."""
+        return await (await self._open()).keyring.revoke(key_id)
 
     async def usage(
         self,

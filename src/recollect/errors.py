@@ -4,7 +4,10 @@ RecollectError
 ├── InvalidInput          what was given cannot be used; the message says what to change
 │   ├── InvalidText       empty, too long, or holding characters no store can keep
 │   ├── InvalidFilter     an unknown field, operator or a value of the wrong kind
-│   └── InvalidSettings   a setting, a file of settings or a preset is wrong
+│   ├── InvalidSettings   a setting, a file of settings or a preset is wrong
+│   └── MissingUser       whoever asks may speak for many, and does not say for whom
+├── Unauthenticated       nobody we know is asking: no key, or none that holds
+├── NotAllowed            we know who is asking, and they may not do that
 ├── NotFound              no such thing for this user; a foreign id answers the same
 ├── Conflict              someone else changed it first, or it would break a promise
 │   └── IdempotencyReuse  the same idempotency key came with another request
@@ -48,6 +51,18 @@ class InvalidFilter(InvalidInput):
 
 class InvalidSettings(InvalidInput):
     """A setting, a settings file or a preset is wrong."""
+
+
+class MissingUser(InvalidInput):
+    """Whoever asks may speak for many users, and does not say for whom."""
+
+
+class Unauthenticated(RecollectError):
+    """Nobody we know is asking: there is no key, or none that holds."""
+
+
+class NotAllowed(RecollectError):
+    """We know who is asking, and they may not do that."""
 
 
 class NotFound(RecollectError):

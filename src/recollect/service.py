@@ -14,6 +14,7 @@ from typing import Any
 from recollect import recall, remember
 from recollect.care import Care
 from recollect.errors import NotFound, RecollectError, TooFast
+from recollect.keyring import Keyring
 from recollect.ledger.responses import Responses
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
@@ -81,6 +82,7 @@ class Service:
         self._chat = chat
         self._habits = habits or Habits()
         self._accesses = Accesses(finders.ledger)
+        self.keyring = Keyring(finders.ledger)
         self._learning = learning or Learning()
         self._spending = Spending(finders.ledger, self._learning.allowance)
         self._redacting = self._learning.redacting
@@ -361,4 +363,5 @@ class Service:
                     parts.push_async_callback(part.close)
             parts.push_async_callback(self._accesses.close)
             parts.push_async_callback(self._spending.close)
+            parts.push_async_callback(self.keyring.close)
             parts.push_async_callback(self.care.close)

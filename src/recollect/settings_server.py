@@ -113,7 +113,8 @@ class ServerSettings(BaseModel):
         str,
         Field(
             description="Names the server answers to beside those of this machine, separated by commas; "
-            "*.example.org is every name below it, * is any. Whoever asks for another name is refused."
+            "*.example.org is every name below it, * is any. Whoever asks for another name is refused; on an "
+            "address that other machines reach, none named is any."
         ),
     ] = ""
     max_body_mb: Annotated[

@@ -28,6 +28,8 @@ class ExitCode(IntEnum):
 
 EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
     errors.InvalidInput: ExitCode.INVALID,
+    errors.Unauthenticated: ExitCode.INVALID,
+    errors.NotAllowed: ExitCode.INVALID,
     errors.NotFound: ExitCode.NOT_FOUND,
     errors.Conflict: ExitCode.CONFLICT,
     errors.Unavailable: ExitCode.UNAVAILABLE,

@@ -11,6 +11,8 @@ from fastapi import FastAPI
 from recollect import __version__
 from recollect.errors import Unavailable
 from recollect.http.access_log import AccessLog
+from recollect.http.auth.middleware import Authentication
+from recollect.http.auth.rules import read_rules
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
@@ -29,7 +31,7 @@ DESCRIPTION = "Long-term memory for LLM applications and agents."
 
 def make_app(settings: Settings) -> FastAPI:
     """An application that opens its service when it starts, or once that can be had, and closes it when it stops."""
-    proxy = Proxy(settings)
+    proxy, rules = Proxy(settings), read_rules(settings)
     limits = Limits(settings)
 
     @asynccontextmanager
@@ -56,6 +58,8 @@ def make_app(settings: Settings) -> FastAPI:
             await safekeeping.close()
             await late.close()
             await limits.close()
+            if rules.tokens is not None:
+                await rules.tokens.close()
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings, app.state.proxy = settings, proxy
@@ -66,6 +70,7 @@ def make_app(settings: Settings) -> FastAPI:
     # Added first, it stands last: whatever else there is has seen a chat before.
     app.add_middleware(Shortcut, proxy)
     app.add_middleware(RateLimit, limits)
+    app.add_middleware(Authentication, rules=rules)
     app.add_middleware(Gate, admitted_by(settings))
     # Added last, it stands first: what the gate refuses is logged, too.
     app.add_middleware(AccessLog)

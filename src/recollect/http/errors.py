@@ -11,6 +11,8 @@ from recollect import errors
 
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
+    errors.Unauthenticated: 401,
+    errors.NotAllowed: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.Unsupported: 501,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from recollect.http.auth.address import is_loopback
 from recollect.settings import Settings
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -131,6 +132,9 @@ def admitted_by(settings: Settings) -> Admitted:
     """What the settings let through."""
     bound = () if settings.host in _ANY_ADDRESS else (settings.host,)
     named = [name.strip() for name in settings.allowed_hosts.split(",") if name.strip()]
+    if not named and not is_loopback(settings.host):
+        # Whoever asks from elsewhere has to show a key, and no page has one: any name will do.
+        named = ["*"]
     return Admitted(hosts=(*_LOOPBACK, *bound), named=named, most_bytes=settings.max_body_mb << 20)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,13 +73,3 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -22,11 +23,15 @@ from starlette.types import ASGIApp
 
 from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.app import make_app
-from recollect.http.listen import Listening, is_loopback
+from recollect.http.auth.address import is_loopback
+from recollect.http.auth.rules import check_bind
+from recollect.http.listen import Listening
 from recollect.http.log_lines import JsonLines, TextLines
 from recollect.http.workers import Workers, orphaned
+from recollect.models.embedding import EmbeddingModel
 from recollect.observe.processes import share
 from recollect.settings import Settings
+from recollect.wiring import open_ledger
 
 _KEEP_ALIVE_S = 65
 
@@ -62,11 +67,7 @@ def _work(settings: Settings, listening: Listening, make: Callable[[Settings], A
 
 def check(settings: Settings) -> None:
     """Raise InvalidSettings for what cannot be served, before anything is opened."""
-    if not is_loopback(settings.host):
-        raise InvalidSettings(
-            f"host {settings.host} can be reached from other machines, and there is no authentication yet: "
-            f"use 127.0.0.1 and put a gateway in front"
-        )
+    check_bind(settings, has_keys=is_loopback(settings.host) or asyncio.run(_may_have_keys(settings)))
     _check_upstream(settings)
     if settings.server_processes > 1 and settings.database == "memory:":
         raise InvalidSettings("a ledger in memory: belongs to one process; use server_processes = 1")
@@ -74,6 +75,19 @@ def check(settings: Settings) -> None:
         raise InvalidSettings("ssl_keyfile is of no use without ssl_certfile")
     if settings.ssl_certfile:
         _check_certificate(settings)
+
+
+async def _may_have_keys(settings: Settings) -> bool:
+    """Whether the ledger has keys; while it is away nobody is let in without one, so that is safe to suppose."""
+    try:
+        # No vectors are made, so any model will do.
+        ledger = await open_ledger(settings, EmbeddingModel("none", 1))
+    except Unavailable:
+        return True
+    try:
+        return await ledger.has_keys()
+    finally:
+        await ledger.close()
 
 
 def _check_upstream(settings: Settings) -> None:

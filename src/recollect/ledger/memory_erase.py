@@ -20,6 +20,7 @@ from recollect.ledger.cascade import (
     without,
 )
 from recollect.ledger.memory_chores import MemoryChores
+from recollect.ledger.memory_keys import MemoryKeys
 from recollect.ledger.memory_responses import MemoryResponses, drop_inside, drop_mentioned
 from recollect.ledger.memory_rows import User
 from recollect.ledger.plan import Revert
@@ -32,11 +33,12 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryChores, MemoryResponses):
+class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     def __init__(self) -> None:
         super().__init__()
+        MemoryKeys.__init__(self)
         self._erasures: dict[str, Erasure] = {}
         # Where the epoch goes on for a user of whom all was erased, by digest.
         self._epochs: dict[str, int] = {}
@@ -98,10 +100,11 @@ class MemoryErasing(MemoryChores, MemoryResponses):
             "threads": len(user.threads),
             "items": sum(map(len, user.thread_items.values())),
             "replies": len(user.done),
-            "keys": 0,
+            "keys": sum(key.user == name for key in self._keys.values()),
             "usage": sum(place[0] == name for place in self._spent),
         }
         self._users.pop(name, None)
+        self._keys = {id: key for id, key in self._keys.items() if key.user != name}
         self._jobs = {id: job for id, job in self._jobs.items() if job.scope.user != name}
         for place in [place for place in self._spent if place[0] == name]:
             del self._spent[place]

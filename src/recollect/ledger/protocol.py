@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from recollect.ledger.jobs import Jobs
+from recollect.ledger.keys import Keys
 from recollect.ledger.responses import Responses
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
@@ -100,8 +101,8 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Responses, Protocol):
-    """Keeps memories, turns and their history, and jobs; what it acknowledged is on disk."""
+class Ledger(Jobs, Responses, Keys, Protocol):
+    """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk."""
 
     # Writing ---------------------------------------------------------------------------------------
 

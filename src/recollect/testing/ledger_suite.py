@@ -23,7 +23,7 @@ pytest.register_assert_rewrite(
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
             "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
-            "effects", "usage", "erase", "erase_again", "responses", "response_erase",
+            "effects", "usage", "erase", "erase_again", "responses", "response_erase", "keys",
         )
     )
 )  # fmt: skip
@@ -41,6 +41,7 @@ from recollect.testing.suite_history import HistorySuite
 from recollect.testing.suite_job_lists import JobListSuite
 from recollect.testing.suite_jobs import JobSuite
 from recollect.testing.suite_keyed import KeyedSuite
+from recollect.testing.suite_keys import KeySuite
 from recollect.testing.suite_records import RecordSuite
 from recollect.testing.suite_response_erase import ResponseEraseSuite
 from recollect.testing.suite_responses import ResponseSuite
@@ -85,6 +86,7 @@ class LedgerSuite(
     EraseAgainSuite,
     ResponseSuite,
     ResponseEraseSuite,
+    KeySuite,
 ):
     """Everything a ledger promises."""
 

@@ -28,7 +28,7 @@ def chat(given: Given, url: str | None, model: str) -> None:
     from recollect.cli.chatting.memories import Memories
     from recollect.cli.chatting.room import Room, greet
     from recollect.cli.chatting.talk import Talk
-    from recollect.http.listen import is_loopback
+    from recollect.http.auth.address import is_loopback
 
     if given.json:
         raise click.UsageError("A chat is words; leave --json out.", click.get_current_context())

@@ -12,7 +12,9 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from recollect.errors import InvalidInput, UpstreamBroken, UpstreamUnavailable
+from recollect.errors import InvalidInput, MissingUser, NotAllowed, UpstreamBroken, UpstreamUnavailable
+from recollect.http.auth.caller import CALLER
+from recollect.http.auth.withheld import KEY_MISSING, lacks_key
 from recollect.http.proxy.body import Body, read_body
 from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, head, part, read_whole
 from recollect.http.proxy.headers import by_name, readable, to_client, to_upstream
@@ -41,12 +43,19 @@ class ChatCompletions:
             raw = await read_whole(receive, self._max_body)
             body = read_body(raw)
             fields = body.fields
-            steering = steer(fields, by_name(scope["headers"]), self._defaults)
+            caller = scope["state"][CALLER]
+            steering = steer(fields, by_name(scope["headers"]), self._defaults, caller=caller)
         except Gone:
             return
         except TooLarge:
             most = self._max_body >> 20
             await answer_error(send, 413, f"the body is larger than {most} MiB", code="body_too_large")
+            return
+        except NotAllowed as error:
+            await answer_error(send, 403, str(error), code="not_allowed")
+            return
+        except MissingUser as error:
+            await answer_error(send, 401, str(error), code="missing_user_id", param="user")
             return
         except InvalidField as error:
             await answer_error(send, 400, str(error), code="invalid_memory_field", param=error.name)
@@ -87,7 +96,10 @@ class ChatCompletions:
             if keeping:
                 # A client that leaves now does not take what it said with it.
                 await asyncio.shield(keeping)
-            await self._relay(send, reply, exchange, streamed=fields.get("stream") is True)
+            if lacks_key(scope, upstream, reply):
+                await answer_error(send, 502, KEY_MISSING, code="upstream_key_missing", headers=_told(exchange))
+            else:
+                await self._relay(send, reply, exchange, streamed=fields.get("stream") is True)
         finally:
             await reply.close()
 

@@ -41,10 +41,11 @@ class Exchange:
 
     @property
     def status(self) -> str:
-        """What is told of memory: ok, off, or degraded and why."""
+        """What is told of memory: ok, off, or degraded and why; and what the caller may not do."""
         if self.trouble or self.standing:
             return f"degraded; reason={self.trouble or self.standing}"
-        return "ok" if self.steering.reads or self.steering.writes else "off"
+        status = "ok" if self.steering.reads or self.steering.writes else "off"
+        return f"{status}; {self.steering.barred}" if self.steering.barred else status
 
     @property
     def known(self) -> Known | None:

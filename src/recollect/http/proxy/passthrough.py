@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from starlette.types import Receive, Scope, Send
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
+from recollect.http.auth.withheld import KEY_MISSING, lacks_key
 from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, body_of, head, part, read_whole
 from recollect.http.proxy.headers import by_name, to_client, to_upstream
 from recollect.http.upstream.protocol import Ask, Reply, Upstream
@@ -31,7 +32,7 @@ class Passthrough:
         whole = asyncio.Event()
         async with Watch(receive, whole=whole):
             try:
-                reply = await self._sent(scope, receive, whole)
+                upstream, reply = await self._sent(scope, receive, whole)
             except Gone:
                 return
             except TooLarge:
@@ -43,11 +44,14 @@ class Passthrough:
                 await answer_error(send, 502, str(error), code="upstream_unavailable")
                 return
             try:
-                await _relay(send, reply)
+                if lacks_key(scope, upstream, reply):
+                    await answer_error(send, 502, KEY_MISSING, code="upstream_key_missing")
+                else:
+                    await _relay(send, reply)
             finally:
                 await reply.close()
 
-    async def _sent(self, scope: Scope, receive: Receive, whole: asyncio.Event) -> Reply:
+    async def _sent(self, scope: Scope, receive: Receive, whole: asyncio.Event) -> tuple[Upstream, Reply]:
         path, headers = path_of(scope), by_name(scope["headers"])
         body: bytes | None = None
         if self._upstreams.are_many and headers.get("content-type", "").startswith("application/json"):
@@ -64,7 +68,7 @@ class Passthrough:
             headers=to_upstream(scope["headers"]),
             body=body if body is not None else body_of(receive, whole) if has_body else b"",
         )
-        return await upstream.send(ask)
+        return upstream, await upstream.send(ask)
 
     def _upstream(self, path: str, body: bytes | None) -> Upstream:
         if path.startswith(_MODELS):

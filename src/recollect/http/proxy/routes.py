@@ -10,6 +10,7 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from recollect.http.auth.caller import Caller
 from recollect.http.proxy.chat import ChatCompletions
 from recollect.http.proxy.headers import by_name
 from recollect.http.proxy.memory import ChatMemory
@@ -64,8 +65,8 @@ class Proxy:
         self.chat = ChatCompletions(memory, upstreams, defaults, max_body=most)
         self._rest = Passthrough(upstreams, max_body=most)
 
-        def steered(fields: Mapping[str, Any], headers: Sequence[Header]) -> Steering:
-            return steer(fields, by_name(headers), defaults)
+        def steered(fields: Mapping[str, Any], headers: Sequence[Header], caller: Caller) -> Steering:
+            return steer(fields, by_name(headers), defaults, caller=caller)
 
         self._parts = Parts(
             kept=_Kept(service),

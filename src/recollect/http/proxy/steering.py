@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.http.auth.caller import LOCAL, Caller
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING, Filter, Op, Where
 from recollect.model.scope import Scope
@@ -46,6 +47,8 @@ class Steering:
     recency_weight: float | None = None
     types: tuple[MemoryType, ...] = ()
     tells_hits: bool = False
+    # What the caller may not do, as it is told.
+    barred: str = ""
 
     @property
     def filter(self) -> Filter:
@@ -63,8 +66,10 @@ class Defaults:
     tells_hits: bool = False
 
 
-def steer(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults) -> Steering:
-    """What the request asks of memory; InvalidField where it asks nonsense."""
+def steer(
+    fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults, *, caller: Caller = LOCAL
+) -> Steering:
+    """What the request asks of memory; InvalidField where it asks nonsense, NotAllowed where it names others."""
     config = _object(fields, "memory_config")
     reads, writes = _switch(headers)
     enabled = _flag(config, "memory_config.enabled", default=True)
@@ -73,34 +78,38 @@ def steer(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defau
         limit = _whole(config, "memory_config.retrieval_limit")
     least = _share(fields, "memory_score_threshold")
     return Steering(
-        scope=_scope(fields, headers, defaults),
-        reads=reads and enabled and limit != 0,
-        writes=writes and enabled and _flag(config, "memory_config.auto_store", default=True),
+        scope=_scope(fields, headers, defaults, caller),
+        reads=reads and enabled and limit != 0 and caller.reads,
+        writes=writes and caller.writes and enabled and _flag(config, "memory_config.auto_store", default=True),
         limit=limit,
         min_score=_share(config, "memory_config.similarity_threshold") if least is None else least,
         recency_weight=_share(fields, "memory_recency_weight"),
         types=_types(config),
         tells_hits=_flag(fields, "memory_hits", default=defaults.tells_hits),
+        barred="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
     )
 
 
-def _scope(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults) -> Scope:
+def _scope(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults, caller: Caller) -> Scope:
     context = _object(fields, "memory_context")
     metadata = fields.get("metadata")
     told = metadata if isinstance(metadata, Mapping) else {}
-    user = (
-        headers.get("x-memory-user")
-        or _text(context, "memory_context.user_id")
-        or (told.get("user_id") if isinstance(told.get("user_id"), str) else None)
-        or (fields.get("user") if isinstance(fields.get("user"), str) else None)
-        or defaults.user
-    )
+    named = [
+        headers.get("x-memory-user"),
+        _text(context, "memory_context.user_id"),
+        told.get("user_id") if isinstance(told.get("user_id"), str) else None,
+        fields.get("user") if isinstance(fields.get("user"), str) else None,
+    ]
+    # Also those that would not count: whoever names another user means it.
+    allowed = [caller.bound_user(each) for each in named]
+    user = next(filter(None, allowed), defaults.user if caller.kind == "local" else None)
     memory_id = _text(fields, "memory_id") or defaults.memory_id
-    project = headers.get("x-memory-project") or _text(context, "memory_context.project_id")
+    projects = (headers.get("x-memory-project"), _text(context, "memory_context.project_id"))
+    project = next(filter(None, [caller.bound_project(each) for each in projects]), None)
     if project is None:
         project = "" if memory_id == _EVERYWHERE else memory_id
     # A conversation that has a name is one session, whoever sends what of it.
-    return Scope(str(user), project, headers.get("x-memory-session") or memory_id)
+    return caller.scope(user, project, headers.get("x-memory-session") or memory_id)
 
 
 def _switch(headers: Mapping[str, str]) -> tuple[bool, bool]:

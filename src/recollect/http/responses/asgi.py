@@ -12,9 +12,12 @@ from urllib.parse import parse_qsl
 from starlette.types import Message, Receive, Scope, Send
 
 from recollect.errors import RecollectError
+from recollect.http.auth.caller import CALLER, Caller
+from recollect.http.proxy.steering import Steering
 from recollect.http.responses.parts import Parts
 from recollect.http.responses.wrong import TooLarge, error_answer
 from recollect.http.upstream.protocol import Header
+from recollect.model.scope import Scope as Whose
 
 _JSON: Header = (b"content-type", b"application/json")
 
@@ -35,6 +38,22 @@ class Request:
     @property
     def headers(self) -> Sequence[Header]:
         return self.scope["headers"]  # type: ignore[no-any-return]
+
+    @property
+    def method(self) -> str:
+        return str(self.scope["method"])
+
+    @property
+    def caller(self) -> Caller:
+        return self.scope["state"][CALLER]  # type: ignore[no-any-return]
+
+    def steered(self, fields: Mapping[str, Any]) -> Steering:
+        """What the request asks of memory."""
+        return self.parts.steer(fields, self.headers, self.caller)
+
+    def whose(self, fields: Mapping[str, Any]) -> Whose:
+        """Whose responses and conversations the request is about."""
+        return self.steered(fields).scope
 
     @property
     def query(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.errors import NotFound
+from recollect.http.auth.caller import Caller
 from recollect.http.responses.asked import Asked, Json
 from recollect.http.responses.ids import fresh_id
 from recollect.http.responses.parts import Parts
@@ -30,7 +31,7 @@ class Before:
     upstream: str = ""
 
 
-async def load_before(asked: Asked, scope: Scope, parts: Parts) -> Before:
+async def load_before(asked: Asked, scope: Scope, parts: Parts, *, caller: Caller) -> Before:
     """What came before; what is not the user's is not found."""
     epoch = parts.tasks.start(parts.kept.epoch(scope.user))
     if not asked.previous_id and not asked.thread_id:
@@ -39,10 +40,14 @@ async def load_before(asked: Asked, scope: Scope, parts: Parts) -> Before:
     current = await epoch
     if asked.thread_id:
         thread = await parts.kept.responses.thread(scope, asked.thread_id)
+        if not caller.sees(thread.scope):
+            raise NotFound(f"Conversation with id '{asked.thread_id}' not found.")
         items = await parts.kept.responses.thread_items(scope, asked.thread_id)
         return Before(_within(scope, thread.scope), fresh_id("response"), epoch, tuple(map(dict, items)))
     try:
         chain = await parts.kept.responses.response_chain(scope, asked.previous_id)
+        if not caller.sees(chain[-1].scope):
+            raise NotFound(asked.previous_id)
     except NotFound:
         raise BadRequest(
             f"Previous response with id '{asked.previous_id}' not found.",

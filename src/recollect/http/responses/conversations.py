@@ -24,7 +24,7 @@ async def create(request: Request) -> None:
     body = await request.body()
     fields = read_object(body)[1] if body.strip() else {}
     items = _items(fields, may_be_missing=True)
-    scope, id = request.parts.scope(fields, request.headers), fresh_id("conversation")
+    scope, id = request.whose(fields), fresh_id("conversation")
     made_at = now()
     thread = Thread(
         id=id,
@@ -48,7 +48,7 @@ async def retrieve(request: Request) -> None:
 async def update(request: Request) -> None:
     """POST /v1/conversations/{id}"""
     fields = read_object(await request.body())[1]
-    scope = request.parts.scope(fields, request.headers)
+    scope = request.whose(fields)
     if "metadata" not in fields:
         raise BadRequest("Missing required parameter: 'metadata'.", param="metadata")
     thread = replace(await _thread(request, scope), metadata=_metadata(fields))
@@ -79,7 +79,7 @@ async def create_items(request: Request) -> None:
     """POST /v1/conversations/{id}/items"""
     fields = read_object(await request.body())[1]
     items = _items(fields, may_be_missing=False)
-    scope = request.parts.scope(fields, request.headers)
+    scope = request.whose(fields)
     thread = await _thread(request, scope)
     added = await _add(request, scope, thread.id, items)
     await request.answer_json(listed(added, len(added)))
@@ -104,9 +104,12 @@ async def delete_item(request: Request) -> None:
 async def _thread(request: Request, scope: Scope) -> Thread:
     id = request.named("conversation_id")
     try:
-        return await request.parts.kept.responses.thread(scope, id)
+        thread = await request.parts.kept.responses.thread(scope, id)
     except NotFound:
-        raise NotFound(f"Conversation with id '{id}' not found.") from None
+        thread = None
+    if thread is None or not request.caller.sees(thread.scope):
+        raise NotFound(f"Conversation with id '{id}' not found.")
+    return thread
 
 
 async def _item(request: Request, scope: Scope, thread: Thread) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.errors import UpstreamUnavailable
+from recollect.http.auth.caller import Caller
 from recollect.http.proxy.hits import told_hit
 from recollect.http.proxy.memory import Exchange
 from recollect.http.responses.asgi import Request
@@ -44,11 +45,20 @@ async def create(request: Request) -> None:
     await request.unless_left(_create(request, asked))
 
 
+def _check_allowed(asked: Asked, caller: Caller) -> None:
+    """Going on from something reads it, and adds to it where that is a conversation."""
+    if asked.previous_id or asked.thread_id:
+        caller.check_reads()
+    if asked.thread_id:
+        caller.check_writes()
+
+
 async def _create(request: Request, asked: Asked) -> None:
     parts, begun_at = request.parts, now()
-    steering = parts.steer(asked.fields, request.headers)
-    before = await load_before(asked, steering.scope, parts)
-    asked = replace(asked, items=_resolved(asked, before))
+    steering = request.steered(asked.fields)
+    _check_allowed(asked, request.caller)
+    before = await load_before(asked, steering.scope, parts, caller=request.caller)
+    asked = replace(asked, items=_resolved(asked, before), store=asked.store and request.caller.writes)
     upstream = parts.upstream_of(asked.model)
     if parts.speech.of(upstream.name) == "translate":
         # Nothing is remembered of what cannot be asked.

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from recollect.errors import RecollectError
+from recollect.http.auth.caller import Caller
 from recollect.http.proxy.memory import ChatMemory, Exchange
 from recollect.http.proxy.steering import Steering
 from recollect.http.responses.asked import Json
 from recollect.http.upstream.protocol import Header, Upstream
 from recollect.ledger.responses import Responses
-from recollect.model.scope import Scope
 
 _log = logging.getLogger("recollect")
 _MOST_TASKS = 10_000
@@ -90,12 +90,12 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """One of these for a server; `steer` is given a request's fields and headers."""
+    """One of these for a server; `steer` is given a request's fields and headers, and who asks."""
 
     kept: Kept
     memory: ChatMemory
     upstream_of: Callable[[str], Upstream]
-    steer: Callable[[Mapping[str, Any], Sequence[Header]], Steering]
+    steer: Callable[[Mapping[str, Any], Sequence[Header], Caller], Steering]
     speech: Speech = field(default_factory=Speech)
     kept_for: timedelta = timedelta(days=30)
     patience_s: float = 0.3
@@ -103,11 +103,6 @@ class Parts:
     tasks: Tasks = field(default_factory=Tasks)
     # By user and id.
     under_way: dict[tuple[str, str], UnderWay] = field(default_factory=dict)
-
-    def scope(self, fields: Mapping[str, Any], headers: Sequence[Header]) -> Scope:
-        """Whose responses a request is about."""
-        scope: Scope = self.steer(fields, headers).scope
-        return scope
 
 
 def memory_headers(exchange: Exchange) -> list[Header]:

@@ -23,7 +23,7 @@ _MOST = 100
 def scope_of(request: Request) -> Scope:
     """Whose things the request is about: said by a header, or by `user` in the query."""
     named = {"user": request.query["user"]} if request.query.get("user") else {}
-    return request.parts.scope(named, request.headers)
+    return request.whose(named)
 
 
 async def retrieve(request: Request) -> None:
@@ -43,9 +43,12 @@ async def retrieve(request: Request) -> None:
 
 async def _kept(request: Request, scope: Scope, id: str) -> KeptResponse:
     try:
-        return await request.parts.kept.responses.response(scope, id)
+        kept = await request.parts.kept.responses.response(scope, id)
     except NotFound:
-        raise NotFound(f"Response with id '{id}' not found.") from None
+        kept = None
+    if kept is None or not request.caller.sees(kept.scope):
+        raise NotFound(f"Response with id '{id}' not found.")
+    return kept
 
 
 async def delete(request: Request) -> None:

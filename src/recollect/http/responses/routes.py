@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from recollect.http.responses import conversations, create, reading
-from recollect.http.responses.asgi import Endpoint, Handler
+from recollect.http.responses.asgi import Endpoint, Handler, Request
 from recollect.http.responses.parts import Parts
 
 _CONVERSATION = "/v1/conversations/{conversation_id}"
@@ -31,4 +31,17 @@ _TABLE: tuple[tuple[str, str, Handler], ...] = (
 
 def responses_routes(parts_of: Callable[[Scope], Parts]) -> list[BaseRoute]:
     """The routes, for an application that can tell for a request what they are to work with."""
-    return [Route(path, Endpoint(parts_of, handler), methods=[method]) for method, path, handler in _TABLE]
+    return [Route(path, Endpoint(parts_of, _allowed(handler)), methods=[method]) for method, path, handler in _TABLE]
+
+
+def _allowed(handler: Handler) -> Handler:
+    """The same for callers who may read or write what it reads or writes; who creates a response is told by that."""
+
+    async def allowed(request: Request) -> None:
+        if request.method == "GET":
+            request.caller.check_reads()
+        elif handler is not create.create:
+            request.caller.check_writes()
+        await handler(request)
+
+    return allowed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from recollect.errors import InvalidInput, NotFound, RecollectError, UpstreamBroken
+from recollect.errors import InvalidInput, MissingUser, NotAllowed, NotFound, RecollectError, UpstreamBroken
 from recollect.http.errors import status_of
 
 
@@ -34,6 +34,10 @@ def error_answer(error: RecollectError) -> tuple[int, bytes]:
     param, code = (error.param, error.code) if isinstance(error, BadRequest) else (None, None)
     if isinstance(error, NotFound):
         code = "not_found"
+    elif isinstance(error, NotAllowed):
+        code = "not_allowed"
+    elif isinstance(error, MissingUser):
+        param, code = "user", "missing_user_id"
     return status, json.dumps(error_object(str(error), kind=kind, param=param, code=code)).encode()
 
 

@@ -17,6 +17,7 @@ from recollect.ledger.sql import memories, terms, upkeep
 from recollect.ledger.sql import turns as turn_sql
 from recollect.ledger.sql import vectors as vector_sql
 from recollect.ledger.sql.kept import SqlResponses
+from recollect.ledger.sql.keys import SqlKeys
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.postings import PostingCache
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _QUICK_ROWS = 20_000
 
 
-class SqlLedger(SqlJobs, SqlResponses):
+class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:

@@ -1,0 +1,167 @@
+"""recollect keys"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import click
+
+from recollect.cli.command import Command
+from recollect.cli.filters import AGO
+from recollect.cli.given import Given, pass_given
+from recollect.cli.records import short_time
+from recollect.cli.table import Column, print_table
+from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.errors import InvalidInput, NotFound
+from recollect.model.key import ApiKey
+from recollect.model.times import as_utc, now
+
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_COLUMNS = [
+    Column("KEY", style="dim", optional=True),
+    Column("NAME", style="bold"),
+    Column("FOR"),
+    Column("MAY"),
+    Column("CREATED", style="dim", optional=True),
+    Column("LAST USED", style="dim"),
+    Column("STATE"),
+]
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke the keys of the server."""
+
+
+@keys.command(
+    cls=Command,
+    whose="",
+    examples=(
+        "recollect keys add --user alex --name phone",
+        "recollect keys add --everyone --project shop --expires 90d",
+        "recollect keys add --admin --json",
+    ),
+)
+@click.option("--user", "-u", metavar="ID", help="The one user whose memory it opens.")
+@click.option("--everyone", is_flag=True, help="It opens every user's: for an application that names its users.")
+@click.option("--project", metavar="ID", help="Only this project.")
+@click.option("--admin", is_flag=True, help="It opens everything, and looks after keys, jobs and users.")
+@click.option("--read", "reads", is_flag=True, help="It may read. Without --read and --write: both.")
+@click.option("--write", "writes", is_flag=True, help="It may write.")
+@click.option("--expires", metavar="TIME", help="When it ends: 12h, 90d, 4w from now, or a time such as 2027-01-31.")
+@click.option("--name", metavar="TEXT", default="", help="What the list and history call it.")
+@pass_given
+def add(
+    given: Given,
+    user: str | None,
+    everyone: bool,
+    project: str | None,
+    admin: bool,
+    reads: bool,
+    writes: bool,
+    expires: str | None,
+    name: str,
+) -> None:
+    """Make a key and show it, this once.
+
+    Clients send it as Authorization: Bearer KEY, or as X-API-Key. Only a hash of it is kept.
+    """
+    user, project = user or given.user, project or given.project
+    if user is None and not (everyone or admin):
+        raise click.UsageError(
+            "Say whose memory it opens: --user ID, --everyone or --admin.", click.get_current_context()
+        )
+    with given.open() as memory:
+        new = memory.add_key(
+            user_id=user,
+            project_id=project,
+            everyone=everyone,
+            admin=admin,
+            read=reads or not writes,
+            write=writes or not reads,
+            name=name,
+            expires_at=None if expires is None else _moment(expires),
+        )
+    if given.json:
+        print_json({**new.key.to_dict(), "key": new.text})
+        return
+    # Alone on stdout, so that a script can take it.
+    say(new.text)
+    say(dim(f"Shown this once. {new.key.name}: {_for(new.key)}, may {_may(new.key)}{_until(new.key)}."), err=True)
+
+
+@keys.command("list", cls=Command, whose="everyone", examples=("recollect keys list", "recollect keys list --json"))
+@pass_given
+def list_(given: Given) -> None:
+    """List the keys, also those that open nothing any more."""
+    with given.open() as memory:
+        found = memory.keys(user_id=given.user)
+    if given.json:
+        print_json({"results": [key.to_dict() for key in found]})
+    elif found:
+        print_table(_COLUMNS, [_row(key) for key in found])
+    else:
+        say("There are no keys. ", dim("Make one with: recollect keys add --user alex"))
+
+
+@keys.command(cls=Command, whose="", examples=("recollect keys revoke phone",))
+@click.argument("key", metavar="KEY")
+@pass_given
+def revoke(given: Given, key: str) -> None:
+    """Have a key open nothing any more; KEY is its id or its name.
+
+    Servers that run notice within seconds.
+    """
+    with given.open() as memory:
+        revoked = memory.revoke_key(_named(memory.keys(), key).id)
+    if given.json:
+        print_json(revoked.to_dict())
+    else:
+        say("Revoked ", bold(revoked.name), dim(f"  {revoked.id}"))
+
+
+def _named(found: list[ApiKey], text: str) -> ApiKey:
+    fitting = [key for key in found if key.id == text]
+    fitting = fitting or [key for key in found if key.name == text and key.revoked_at is None]
+    if not fitting:
+        raise NotFound(f"there is no such key: {text!r}; `recollect keys list` shows them")
+    if len(fitting) > 1:
+        ids = ", ".join(key.id for key in fitting)
+        raise InvalidInput(f"{len(fitting)} keys are called {text}: give the id of one, {ids}")
+    return fitting[0]
+
+
+def _moment(text: str) -> datetime:
+    span = AGO.fullmatch(text.strip())
+    try:
+        return now() + timedelta(**{_UNITS[span[2]]: int(span[1])}) if span else as_utc(text, name="--expires")
+    except OverflowError:
+        raise InvalidInput(f"--expires: {text} is after the calendar ends") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}, or how long from now: 12h, 90d or 4w") from None
+
+
+def _row(key: ApiKey) -> tuple[str, ...]:
+    used = short_time(key.last_used_at) if key.last_used_at else "never"
+    return key.id, key.name, _for(key), _may(key), short_time(key.created_at), used, _state(key)
+
+
+def _for(key: ApiKey) -> str:
+    whose = f"user {key.user}" if key.user is not None else "everyone"
+    return f"{whose} in project {key.project}" if key.project is not None else whose
+
+
+def _may(key: ApiKey) -> str:
+    return key.rights.replace(" ", ", ")
+
+
+def _until(key: ApiKey) -> str:
+    return f", until {short_time(key.expires_at)}" if key.expires_at else ""
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    if not key.holds(now()):
+        return "expired"
+    return f"until {short_time(key.expires_at)}" if key.expires_at else "good"

@@ -1,0 +1,98 @@
+"""Whoever asks, as every door sees them: for whom they may speak, and whether they may read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from recollect.errors import MissingUser, NotAllowed, NotFound
+from recollect.model.change import Actor, By
+from recollect.model.memory import MemoryRecord
+from recollect.model.scope import Scope
+
+# Where in the state of a request the caller is, and whether a credential of the client's was ours, and taken out.
+CALLER, WITHHELD = "caller", "withheld"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who is asking. Without a user they may name any; `name` is what history calls them."""
+
+    kind: Literal["local", "key", "gateway", "jwt"]
+    name: str
+    user: str | None = None
+    project: str | None = None
+    admin: bool = False
+    reads: bool = True
+    writes: bool = True
+
+    def scope(
+        self, user_id: str | None = None, project_id: str | None = None, session_id: str | None = None
+    ) -> Scope:
+        """The scope that is asked for; NotAllowed for another user or project, MissingUser where none is named."""
+        user = self.bound_user(user_id)
+        if not user:
+            raise MissingUser("name the user: whoever asks with this key may speak for any")
+        return Scope(user, self.bound_project(project_id) or "", session_id or "")
+
+    def bound_user(self, named: str | None) -> str | None:
+        """The one user there is to this caller, or else the one that was named; NotAllowed if they differ."""
+        if self.user is None:
+            return named
+        if named and named != self.user:
+            raise NotAllowed("whoever asks here speaks for one user, and another one was named")
+        return self.user
+
+    def bound_project(self, named: str | None) -> str | None:
+        """The same for projects."""
+        if self.project is None:
+            return named
+        if named and named != self.project:
+            raise NotAllowed("whoever asks here speaks for one project, and another one was named")
+        return self.project
+
+    def owned(self, record: MemoryRecord) -> MemoryRecord:
+        """The memory itself; one of another user or project is as unknown as one that does not exist."""
+        if not self.sees(record.scope):
+            raise NotFound(f"no memory {record.id}")
+        return record
+
+    def sees(self, scope: Scope) -> bool:
+        """Whether what is kept there is there for this caller."""
+        is_theirs = self.user is None or scope.user == self.user
+        return is_theirs and (self.project is None or scope.project in ("", self.project))
+
+    def check_reads(self) -> None:
+        """Raise if they may only write."""
+        if not self.reads:
+            raise NotAllowed("this key may write, not read")
+
+    def check_writes(self) -> None:
+        """Raise if they may only read."""
+        if not self.writes:
+            raise NotAllowed("this key may read, not write")
+
+    def check_admin(self) -> None:
+        """Raise if this is not for them: it concerns everyone."""
+        if not self.admin:
+            raise NotAllowed("this is for admin keys: it concerns everyone")
+
+    def by(self, why: str = "", *, actor: Actor = Actor.AGENT) -> By:
+        """How history tells of what they change."""
+        return By(self.name, why, actor=actor)
+
+
+LOCAL = Caller(kind="local", name="local", admin=True)
+
+
+def caller_of(request: HTTPConnection) -> Caller:
+    """Who asks, as the middleware found out."""
+    caller: Caller = request.scope["state"][CALLER]
+    return caller
+
+
+# What a door declares to be handed its caller.
+Asking: TypeAlias = Annotated[Caller, Depends(caller_of)]

@@ -1,0 +1,75 @@
+"""What a request shows of who is asking, and the headers without it: none of that is anybody else's business."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recollect.model.key import KEY_PREFIX
+
+Header = tuple[bytes, bytes]
+
+_PREFIX = KEY_PREFIX.encode()
+_KEY_HEADERS = (b"x-api-key", b"api-key")
+_SCHEMES = (b"bearer", b"token")
+
+
+@dataclass(slots=True)
+class Shown:
+    """A key of ours, a token, and whom a gateway would speak for."""
+
+    key: str = ""
+    token: str = ""
+    users: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    # For whom a gateway asks, by its own account: the last address is the one that it saw itself.
+    forwarded: str = ""
+
+
+def read_shown(headers: Sequence[Header], *, user_header: bytes, project_header: bytes) -> Shown:
+    """What the headers say; the first key counts."""
+    shown = Shown()
+    for name, value in headers:
+        if name == b"authorization":
+            if key := _key_in(value):
+                shown.key = shown.key or key
+            elif not shown.token:
+                scheme, _, rest = value.partition(b" ")
+                shown.token = rest.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
+        elif name in _KEY_HEADERS:
+            shown.key = shown.key or _key_in(value)
+        elif name == user_header:
+            shown.users += (_text(value),)
+        elif name == b"x-forwarded-for":
+            shown.forwarded = value.rpartition(b",")[2].strip().decode("latin-1")
+        elif project_header and name == project_header:
+            shown.projects += (_text(value),)
+    return shown
+
+
+def without_ours(headers: Sequence[Header], *, also: frozenset[bytes] = frozenset()) -> list[Header]:
+    """The headers without keys of ours, and without those named."""
+    return [
+        (name, value)
+        for name, value in headers
+        if name not in also and not ((name == b"authorization" or name in _KEY_HEADERS) and _key_in(value))
+    ]
+
+
+def _key_in(value: bytes) -> str:
+    """The key of ours in a header, or nothing."""
+    text = value.strip()
+    if not text.startswith(_PREFIX):
+        scheme, _, text = text.partition(b" ")
+        text = text.strip()
+        if scheme.lower() not in _SCHEMES or not text.startswith(_PREFIX):
+            return ""
+    return text.decode("latin-1")
+
+
+def _text(value: bytes) -> str:
+    """An id in a header: gateways write UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

@@ -1,0 +1,125 @@
+"""API keys in SQL: a row each, found by the hash of the key's text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from recollect.errors import NotFound
+from recollect.ledger.sql.tx import Engine, Tx, one
+from recollect.model.key import ApiKey
+from recollect.model.text import is_storable
+from recollect.model.times import from_micros, to_micros
+
+_COLUMNS = "id, hash, name, user_id, project_id, rights, created_at, expires_at, revoked_at, last_used_at"
+
+
+class SqlKeys:
+    """The promise of `Keys`, kept by the body of SQL on some engine."""
+
+    _engine: Engine
+
+    async def add_key(self, key: ApiKey) -> None:
+        await self._engine.write(lambda tx: add(tx, key))
+
+    async def keys(self, user: str | None = None) -> list[ApiKey]:
+        return await self._engine.read(lambda tx: listed(tx, user))
+
+    async def key_of(self, hash: bytes) -> ApiKey:
+        return await self._engine.read(lambda tx: found(tx, "hash", hash), quick=True)
+
+    async def has_keys(self) -> bool:
+        return await self._engine.read(any_key, quick=True)
+
+    async def revoke_key(self, id: str, *, at: datetime) -> ApiKey:
+        return await self._engine.write(lambda tx: revoke(tx, id, at))
+
+    async def use_keys(self, used: Mapping[str, datetime]) -> None:
+        if used:
+            await self._engine.write(lambda tx: use(tx, used))
+
+
+async def add(tx: Tx, key: ApiKey) -> None:
+    """Put the row of a key."""
+    await tx.run(
+        f"INSERT INTO api_keys ({_COLUMNS}) VALUES (:id, :hash, :name, :user, :project, :rights, "
+        ":created, :expires, :revoked, :used)",
+        {
+            "id": key.id,
+            "hash": key.hash,
+            "name": key.name,
+            "user": key.user,
+            "project": key.project,
+            "rights": key.rights,
+            "created": to_micros(key.created_at),
+            "expires": _micros(key.expires_at),
+            "revoked": _micros(key.revoked_at),
+            "used": _micros(key.last_used_at),
+        },
+    )
+
+
+async def listed(tx: Tx, user: str | None) -> list[ApiKey]:
+    """All keys, or a user's."""
+    test, params = ("user_id = :user", {"user": user}) if user is not None else ("1 = 1", {})
+    return [_key(row) for row in await tx.rows(f"SELECT {_COLUMNS} FROM api_keys WHERE {test} ORDER BY id", params)]
+
+
+async def found(tx: Tx, column: str, value: str | bytes) -> ApiKey:
+    """The one key that has this hash or id."""
+    row = await one(tx, f"SELECT {_COLUMNS} FROM api_keys WHERE {column} = :value", {"value": value})
+    if row is None:
+        raise NotFound("no such key" if column == "hash" else f"no key {value!r}")
+    return _key(row)
+
+
+async def any_key(tx: Tx) -> bool:
+    """Whether there is one."""
+    return await one(tx, "SELECT 1 FROM api_keys LIMIT 1", {}) is not None
+
+
+async def revoke(tx: Tx, id: str, at: datetime) -> ApiKey:
+    """Note that it opens nothing any more."""
+    if not is_storable(id):
+        raise NotFound(f"no key {id!r}")
+    await tx.run(
+        "UPDATE api_keys SET revoked_at = :at WHERE id = :id AND revoked_at IS NULL", {"id": id, "at": to_micros(at)}
+    )
+    return await found(tx, "id", id)
+
+
+async def use(tx: Tx, used: Mapping[str, datetime]) -> None:
+    """Note when they were used."""
+    await tx.many(
+        "UPDATE api_keys SET last_used_at = :at WHERE id = :id AND COALESCE(last_used_at, 0) < :at",
+        # In order, so that two who do the same do not wait for each other.
+        [{"id": id, "at": to_micros(at)} for id, at in sorted(used.items())],
+    )
+
+
+def _key(row: Sequence[Any]) -> ApiKey:
+    id, hash, name, user, project, rights, created, expires, revoked, used = row
+    given = rights.split()
+    return ApiKey(
+        id=id,
+        hash=bytes(hash),
+        name=name,
+        user=user,
+        project=project,
+        admin="admin" in given,
+        reads="read" in given,
+        writes="write" in given,
+        created_at=from_micros(created),
+        expires_at=_time(expires),
+        revoked_at=_time(revoked),
+        last_used_at=_time(used),
+    )
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else to_micros(at)
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)

@@ -1,0 +1,124 @@
+"""API keys: who may ask what, and how the text of a key is made and known again.
+
+A key is 256 random bits, so one round of SHA-256 is all the hashing it takes: there is nothing to guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import string
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.model.ids import new_id
+from recollect.model.scope import Scope
+from recollect.model.text import checked_id
+from recollect.model.times import now
+
+KEY_PREFIX = "rk_"
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+# 62 ** 43 is the first power of 62 that holds 256 bits.
+_LENGTH = 43
+_MOST_NAME_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """What a key allows. Without a user it may name any; `admin` may also look after keys and everyone's work."""
+
+    id: str
+    hash: bytes = field(repr=False)
+    name: str
+    user: str | None = None
+    project: str | None = None
+    admin: bool = False
+    reads: bool = True
+    writes: bool = True
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    def holds(self, at: datetime) -> bool:
+        """Whether it opens anything at that time."""
+        return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
+    @property
+    def rights(self) -> str:
+        """What it allows, in words, as stores keep it."""
+        words = (("admin", self.admin), ("read", self.reads), ("write", self.writes))
+        return " ".join(word for word, given in words if given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The key for people and programs; neither its text nor the hash of it."""
+        times = ("created_at", "expires_at", "revoked_at", "last_used_at")
+        told: dict[str, Any] = {"id": self.id, "name": self.name, "user_id": self.user, "project_id": self.project}
+        told |= {"admin": self.admin, "read": self.reads, "write": self.writes}
+        return told | {name: at.isoformat() if (at := getattr(self, name)) else None for name in times}
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made, with its text: nobody can tell it a second time."""
+
+    key: ApiKey
+    text: str = field(repr=False)
+
+
+def new_key(
+    *,
+    user: str | None = None,
+    project: str | None = None,
+    everyone: bool = False,
+    admin: bool = False,
+    reads: bool = True,
+    writes: bool = True,
+    name: str = "",
+    expires_at: datetime | None = None,
+) -> NewKey:
+    """A fresh key; InvalidInput where it would open nothing, or more than was said."""
+    if admin and (user is not None or project is not None):
+        raise InvalidInput("an admin key is for everyone: give it neither a user nor a project")
+    if user is None and not (everyone or admin):
+        raise InvalidInput("say whose memory the key opens: one user's, everyone's, or admin")
+    if user is not None and everyone:
+        raise InvalidInput("a key opens one user's memory or everyone's, not both")
+    if not (reads or writes):
+        raise InvalidInput("a key that may neither read nor write opens nothing")
+    if expires_at is not None and expires_at <= now():
+        raise InvalidInput("the key would have expired already")
+    if project == "":
+        raise InvalidInput("project_id is empty; leave it out, or name one")
+    Scope("anyone" if user is None else user, project or "")
+    if len(checked_id(name, name="name")) > _MOST_NAME_CHARS:
+        raise InvalidInput(f"name is {len(name)} characters long; the limit is {_MOST_NAME_CHARS}")
+    text = KEY_PREFIX + _base62(secrets.randbits(256))
+    key = ApiKey(
+        id=new_id(),
+        hash=hash_of(text),
+        name=name or (user or ("admin" if admin else "everyone")),
+        user=user,
+        project=project,
+        admin=admin,
+        reads=reads,
+        writes=writes,
+        created_at=now(),
+        expires_at=expires_at,
+    )
+    return NewKey(key, text)
+
+
+def hash_of(text: str) -> bytes:
+    """What is kept of a key."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _base62(number: int) -> str:
+    digits = []
+    for _ in range(_LENGTH):
+        number, digit = divmod(number, 62)
+        digits.append(_DIGITS[digit])
+    return "".join(digits)

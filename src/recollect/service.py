@@ -12,6 +12,7 @@ from recollect import recall, remember
 from recollect.care import Care
 from recollect.conversation.thread import Threads
 from recollect.errors import NotFound, RecollectError
+from recollect.ledger.protocol import Revision
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -231,12 +232,22 @@ class Service:
         return await self._ledger.count(scope, listing)
 
     async def history(
-        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+        self,
+        scope: Scope,
+        *,
+        memory_id: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        after: int | None = None,
     ) -> list[Entry]:
-        """What happened to a memory or to all of the user's, newest first."""
+        """What happened to a memory or to all of the user's, newest first; with `after`, since then, oldest first."""
         if memory_id is not None:
             await self.get(scope, memory_id)
-        return await self._ledger.history(scope, memory_id=memory_id, limit=limit, before=before)
+        return await self._ledger.history(scope, memory_id=memory_id, limit=limit, before=before, after=after)
+
+    async def revision(self, user: str) -> Revision:
+        """How often the user's memories were changed and erased, by whatever process: cheap to ask now and then."""
+        return await self._ledger.revision(user)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
         """What was said in a session."""

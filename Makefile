@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test drill local-llm check bench docs clean
+.PHONY: help serve test api drill local-llm check bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: $(VENV)/.dev ## Check style and types, then run the tests (under 10 minute
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
+
+api: $(VENV)/.dev ## Hold the API against all of its description (about 3 minutes)
+	$(BIN)/pytest -m api -s --timeout 3600
 
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600

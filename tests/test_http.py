@@ -66,7 +66,7 @@ def test_ready_says_degraded_when_work_is_not_done(client: TestClient) -> None:
 def test_openapi_describes_every_route(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/health", "/live", "/ready", "/version"} <= set(paths)
-    assert all(route["get"].get("description") for route in paths.values())
+    assert all(route.get("description") for methods in paths.values() for route in methods.values())
 
 
 def test_every_error_has_a_status(client: TestClient) -> None:
@@ -88,6 +88,17 @@ def test_our_errors_are_answered_in_one_shape(client: TestClient) -> None:
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert answer.json() == {"error": {"code": "StoreBusy", "message": "try again", "retryable": True}}
+
+
+def test_a_fault_of_ours_is_answered_in_the_same_shape_and_tells_nothing(client: TestClient) -> None:
+    @client.app.get("/broken")  # type: ignore[attr-defined, misc]
+    async def broken() -> None:
+        raise KeyError("what somebody said")
+
+    patient = TestClient(client.app, "http://127.0.0.1", raise_server_exceptions=False)
+    answer = patient.get("/broken")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "InternalServerError")
+    assert "somebody" not in answer.text
 
 
 @pytest.mark.parametrize(

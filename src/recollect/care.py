@@ -247,9 +247,15 @@ class Care:
         """Keep what an agent's run came to: an episode with goal, steps, outcome and lessons, if it was a task."""
         return await afterwards.end_run(scope, run, await self._affordable(scope.user), self._learning.after)
 
-    async def sessions(self, user: str, *, limit: int = 100) -> list[Conversation]:
-        """A user's conversations, the latest first."""
-        return await self._ledger.conversations(user, order="newest", limit=limit)
+    async def sessions(self, user: str, *, limit: int = 100, after: Conversation | None = None) -> list[Conversation]:
+        """A user's conversations, the latest first; `after` ended the page before."""
+        return await self._ledger.conversations(user, order="newest", limit=limit, after=after)
+
+    async def session(self, scope: Scope) -> Conversation:
+        """The state of one session; a NotFound for one of which nothing was ever kept."""
+        conversation = await self._ledger.conversation(scope)
+        await self._check_session(scope, conversation)
+        return conversation
 
     # Upkeep and review
 

@@ -10,6 +10,7 @@ RecollectError
 ├── NotAllowed            we know who is asking, and they may not do that
 ├── NotFound              no such thing for this user; a foreign id answers the same
 ├── Conflict              someone else changed it first, or it would break a promise
+│   ├── StaleVersion      it is no longer at the version that was named
 │   └── IdempotencyReuse  the same idempotency key came with another request
 ├── Unsupported           this backend does not claim that ability
 ├── Unavailable           a part we depend on cannot serve now           (retryable)
@@ -71,6 +72,10 @@ class NotFound(RecollectError):
 
 class Conflict(RecollectError):
     """Someone else changed it first, or the change would break a promise of the ledger."""
+
+
+class StaleVersion(Conflict):
+    """It is no longer at the version that whoever changes it had seen."""
 
 
 class IdempotencyReuse(Conflict):

@@ -15,6 +15,7 @@ from recollect import recall, remember
 from recollect.care import Care
 from recollect.errors import NotFound, RecollectError, TooFast
 from recollect.keyring import Keyring
+from recollect.ledger.protocol import Revision
 from recollect.ledger.responses import Responses
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
@@ -286,12 +287,22 @@ class Service:
         return await self._ledger.count(scope, listing)
 
     async def history(
-        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+        self,
+        scope: Scope,
+        *,
+        memory_id: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        after: int | None = None,
     ) -> list[Entry]:
-        """What happened to a memory or to all of the user's, newest first."""
+        """What happened to a memory or to all of the user's, newest first; with `after`, since then, oldest first."""
         if memory_id is not None:
             await self.get(scope, memory_id)
-        return await self._ledger.history(scope, memory_id=memory_id, limit=limit, before=before)
+        return await self._ledger.history(scope, memory_id=memory_id, limit=limit, before=before, after=after)
+
+    async def revision(self, user: str) -> Revision:
+        """How often the user's memories were changed and erased, by whatever process: cheap to ask now and then."""
+        return await self._ledger.revision(user)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
         """What was said in a session."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,12 +14,15 @@ from recollect.errors import Unavailable
 from recollect.http.access_log import AccessLog
 from recollect.http.auth.middleware import Authentication
 from recollect.http.auth.rules import read_rules
+from recollect.http.described import describe
+from recollect.http.doors.own.routes import own_routes
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
 from recollect.http.late_service import LateService
 from recollect.http.limits import Limits, RateLimit
 from recollect.http.metrics import router as metrics
+from recollect.http.page import page
 from recollect.http.proxy.routes import Proxy, Shortcut
 from recollect.http.proxy.safekeeping import open_safekeeping
 from recollect.http.standing import Standing
@@ -61,12 +65,23 @@ def make_app(settings: Settings) -> FastAPI:
             if rules.tokens is not None:
                 await rules.tokens.close()
 
-    app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
+    app = FastAPI(
+        title="Recollect",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        # Theirs take their scripts from another server.
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.settings, app.state.proxy = settings, proxy
-    app.include_router(health)
-    app.include_router(metrics)
-    app.router.routes.extend(proxy.routes())
+    # Set when the server is told to stop, so that streams without an end have one.
+    app.state.stopping = threading.Event()
+    for router in (health, metrics, page):
+        app.include_router(router)
+    app.router.routes.extend([*own_routes(), *proxy.routes()])
     install_errors(app)
+    describe(app)
     # Added first, it stands last: whatever else there is has seen a chat before.
     app.add_middleware(Shortcut, proxy)
     app.add_middleware(RateLimit, limits)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from math import ceil
+from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from recollect import errors
 
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
     errors.Unauthenticated: 401,
+    errors.MissingUser: 401,
     errors.NotAllowed: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
@@ -24,6 +30,22 @@ STATUSES: dict[type[errors.RecollectError], int] = {
     errors.MissingExtra: 501,
     errors.RecollectError: 500,
 }
+# Where every error has our shape, also those that no code of ours raises.
+_OWN = "/recollect/"
+_CODES = {
+    400: "InvalidInput",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    413: "too_large",
+    429: "TooManyRequests",
+}
+_SAID = {
+    401: "say who you are, and whose memories these are",
+    403: "this may not be asked by you",
+    404: "there is nothing at this address",
+}
 
 
 def status_of(error: errors.RecollectError) -> int:
@@ -32,10 +54,48 @@ def status_of(error: errors.RecollectError) -> int:
 
 
 def install_errors(app: FastAPI) -> None:
-    """Answer our errors with their status, a code and the message."""
+    """Answer our errors with their status, a code and the message; under our own API, all others alike."""
 
     @app.exception_handler(errors.RecollectError)
     async def answer(request: Request, error: errors.RecollectError) -> JSONResponse:
         headers = {"Retry-After": str(ceil(getattr(error, "retry_after_s", 1)))} if error.retryable else {}
-        body = {"error": {"code": type(error).__name__, "message": str(error), "retryable": error.retryable}}
-        return JSONResponse(body, status_of(error), headers=headers)
+        status = status_of(error)
+        if isinstance(error, errors.StaleVersion) and "if-match" in request.headers:
+            status = 412
+        return JSONResponse(shaped(type(error).__name__, str(error), error.retryable), status, headers=headers)
+
+    @app.exception_handler(HTTPException)
+    async def answer_http(request: Request, error: HTTPException) -> Response:
+        if not request.url.path.startswith(_OWN):
+            return await http_exception_handler(request, error)
+        phrase = HTTPStatus(error.status_code).phrase
+        message = error.detail if error.detail != phrase else _SAID.get(error.status_code, phrase.lower())
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(_methods(request))
+            message = f"there is {headers['Allow']} here"
+        retryable = error.status_code in (429, 503)
+        code = _CODES.get(error.status_code, f"Status{error.status_code}")
+        return JSONResponse(shaped(code, str(message), retryable), error.status_code, headers=headers)
+
+    @app.exception_handler(Exception)
+    async def answer_fault(request: Request, error: Exception) -> JSONResponse:
+        # What it was is in the log; what it says may be somebody's words.
+        return JSONResponse(
+            shaped("InternalServerError", "this server made a mistake; its log says which", False), 500
+        )
+
+
+def shaped(code: str, message: str, retryable: bool) -> dict[str, Any]:
+    """An error as it is answered."""
+    return {"error": {"code": code, "message": message, "retryable": retryable}}
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method that there is at the address; the framework tells those of the first route only."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return sorted(found)

@@ -21,8 +21,11 @@ from recollect.settings import Settings
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY_ADDRESS = ("0.0.0.0", "::", "[::]")  # noqa: S104
 _READS = frozenset(["GET", "HEAD", "OPTIONS"])
-# Files that are passed on as they come, never held: how large they may be is for the upstream to say.
-_UPLOADS = ("/v1/files", "/v1/uploads", "/v1/audio/", "/v1/images/", "/v1/videos", "/v1/containers/")
+# Files that are passed on or taken in as they come, never held: how large they may be is for others to say.
+_UPLOADS = (
+    *("/v1/files", "/v1/uploads", "/v1/audio/", "/v1/images/", "/v1/videos", "/v1/containers/"),
+    "/recollect/v1/import",
+)
 # A client that hears an answer while it still sends may never read it: so much more is taken in, and thrown away.
 _DISCARDED_BYTES = 64 << 20
 _DISCARD_S = 5.0

@@ -176,6 +176,8 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             os._exit(128 + sig)
         self.should_exit = True
+        if (stopping := getattr(getattr(self.config.app, "state", None), "stopping", None)) is not None:
+            stopping.set()
 
     def run(self, sockets: Sequence[socket.socket] | None = None) -> None:
         try:

@@ -26,6 +26,7 @@ from recollect.ledger.memory_rows import (
     index_row,
     is_within,
     known_of,
+    lines_of,
     plain_copy,
     replayed,
 )
@@ -180,19 +181,15 @@ class MemoryLedger(MemoryTurns):
                 yield copy_of(record)
 
     async def history(
-        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+        self,
+        scope: Scope,
+        *,
+        memory_id: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        after: int | None = None,
     ) -> list[Entry]:
-        user = self._user(scope.user)
-        found = [
-            entry
-            for entry in reversed(user.entries)
-            if (before is None or entry.id < before)
-            and (
-                is_within(user.rows[entry.memory_id].record, scope)
-                if memory_id is None
-                else entry.memory_id == memory_id
-            )
-        ]
+        found = lines_of(self._user(scope.user), scope, memory_id=memory_id, before=before, after=after)
         return found[: checked_limit(limit)]
 
     async def entry(self, scope: Scope, entry_id: int) -> Entry:

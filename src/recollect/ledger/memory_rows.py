@@ -86,6 +86,22 @@ def is_within(record: MemoryRecord, scope: Scope) -> bool:
     return scope.project in ("", record.scope.project) and scope.session in ("", record.scope.session)
 
 
+def lines_of(
+    user: User, scope: Scope, *, memory_id: str | None, before: int | None, after: int | None
+) -> list[Entry]:
+    """Lines of history, newest first; from a line on, oldest first."""
+    found = [
+        entry
+        for entry in user.entries
+        if (before is None or entry.id < before)
+        and (after is None or entry.id > after)
+        and (
+            is_within(user.rows[entry.memory_id].record, scope) if memory_id is None else entry.memory_id == memory_id
+        )
+    ]
+    return found[::-1] if after is None else found
+
+
 def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
     return Turn(
         id=record.id,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
-from recollect.errors import Conflict, InvalidInput, NotFound
+from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
 from recollect.ledger.fields import UPDATABLE, check_storable, from_plain
 from recollect.model.change import Add, Change, Forget, Outcome, Restore, Supersede, Update, Verb
 from recollect.model.effect import Effect, Spent
@@ -269,7 +269,7 @@ def _current(known: Known, id: str, expected: int | None) -> MemoryRecord:
     if record is None:
         raise NotFound(f"no memory {id}")
     if expected is not None and record.version != expected:
-        raise Conflict(f"memory {id} is at version {record.version}, not {expected}: read it again and retry")
+        raise StaleVersion(f"memory {id} is at version {record.version}, not {expected}: read it again and retry")
     return record
 
 

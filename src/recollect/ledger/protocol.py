@@ -164,9 +164,18 @@ class Ledger(Jobs, Responses, Keys, Protocol):
         ...
 
     async def history(
-        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+        self,
+        scope: Scope,
+        *,
+        memory_id: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        after: int | None = None,
     ) -> list[Entry]:
-        """What happened to one memory, or to all of the scope's, newest first."""
+        """What happened to one memory, or to all of the scope's, newest first; since the line `after`, oldest first.
+
+        A line that comes later has a higher number, so whoever asks again from the last one misses none.
+        """
         ...
 
     async def entry(self, scope: Scope, entry_id: int) -> Entry:

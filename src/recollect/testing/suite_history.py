@@ -107,6 +107,23 @@ class HistorySuite:
         assert pages == whole
         assert len(whole) == 7
 
+    @pytest.mark.parametrize("limit", [1, 3, 10])
+    async def test_history_is_followed_from_a_line_on_oldest_first(self, ledger: Ledger, limit: int) -> None:
+        for n in range(5):
+            await add(ledger, memory(f"tea {n}"))
+            await add(ledger, memory(f"tea {n}", scope=BOB))
+        whole = (await ledger.history(ANN))[::-1]
+        followed: list[Entry] = []
+        after = whole[0].id
+        while page := await ledger.history(ANN, limit=limit, after=after):
+            assert len(page) <= limit
+            followed += page
+            after = page[-1].id
+        assert followed == whole[1:]
+        assert await ledger.history(ANN, after=0) == whole
+        assert await ledger.history(ANN, memory_id=whole[2].memory_id, after=0) == [whole[2]]
+        assert await ledger.history(ANN, after=whole[0].id, before=whole[3].id) == whole[1:3]
+
     @pytest.mark.parametrize("before", [0, -1, 10**30])
     async def test_paging_from_a_line_that_cannot_be_is_no_error(self, ledger: Ledger, before: int) -> None:
         await add(ledger, memory())

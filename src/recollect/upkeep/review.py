@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recollect.errors import Conflict, InvalidInput, NotFound
+from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Actor, By, Change, Forget, Outcome, Restore, Supersede, Update, Verb
 from recollect.model.memory import MemoryRecord, Status
@@ -150,7 +150,7 @@ async def _waiting(scope: Scope, id: str, ledger: Ledger, expected_version: int 
     if record.status is not Status.REVIEW:
         raise Conflict(f"memory {id} does not wait for review: it is {record.status}")
     if expected_version is not None and record.version != expected_version:
-        raise Conflict(f"memory {id} is at version {record.version}, not {expected_version}: look at it again")
+        raise StaleVersion(f"memory {id} is at version {record.version}, not {expected_version}: look at it again")
     return record
 
 

@@ -50,8 +50,10 @@ async def entry(tx: Tx, scope: Scope, entry_id: int) -> Entry:
     return entry_from_row(rows[0])
 
 
-async def history(tx: Tx, scope: Scope, *, memory_id: str | None, limit: int, before: int | None) -> list[Entry]:
-    """One memory's history, or that of all memories in the scope, newest first."""
+async def history(
+    tx: Tx, scope: Scope, *, memory_id: str | None, limit: int, before: int | None, after: int | None
+) -> list[Entry]:
+    """One memory's history, or that of all memories in the scope, newest first, or from a line on, oldest first."""
     params: dict[str, Any] = {"limit": checked_limit(limit)}
     inside = within(scope, params)
     sql = "user_id = :user"
@@ -64,5 +66,9 @@ async def history(tx: Tx, scope: Scope, *, memory_id: str | None, limit: int, be
     if before is not None:
         params["before"] = max(0, min(before, MAX_NUMBER))
         sql += " AND id < :before"
-    rows = await tx.rows(f"SELECT {ENTRY_COLUMNS} FROM history WHERE {sql} ORDER BY id DESC LIMIT :limit", params)
+    if after is not None:
+        params["after"] = max(0, min(after, MAX_NUMBER))
+        sql += " AND id > :after"
+    way = "DESC" if after is None else "ASC"
+    rows = await tx.rows(f"SELECT {ENTRY_COLUMNS} FROM history WHERE {sql} ORDER BY id {way} LIMIT :limit", params)
     return [entry_from_row(row) for row in rows]

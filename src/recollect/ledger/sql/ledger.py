@@ -114,10 +114,16 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         return await self._engine.read(lambda tx: memories.count(tx, scope, listing))
 
     async def history(
-        self, scope: Scope, *, memory_id: str | None = None, limit: int = 100, before: int | None = None
+        self,
+        scope: Scope,
+        *,
+        memory_id: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        after: int | None = None,
     ) -> list[Entry]:
         return await self._engine.read(
-            lambda tx: history_sql.history(tx, scope, memory_id=memory_id, limit=limit, before=before)
+            lambda tx: history_sql.history(tx, scope, memory_id=memory_id, limit=limit, before=before, after=after)
         )
 
     async def entry(self, scope: Scope, entry_id: int) -> Entry:

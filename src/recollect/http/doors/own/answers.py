@@ -1,0 +1,134 @@
+"""How this door answers: plain JSON, versions as ETags, cursors nobody has to understand, and errors as described."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Protocol, TypeVar
+
+from fastapi import Header
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from recollect.errors import InvalidInput
+
+_ETAG = re.compile(r'"?([0-9]{1,18})"?')
+# What no memory is at: a tag that was never given out matches none.
+_NO_VERSION = 0
+
+
+class Trouble(BaseModel):
+    """What went wrong, in words for people and in a code for programs."""
+
+    code: str = Field(description="The kind of error.", examples=["NotFound"])
+    message: str = Field(description="What to change, or what happened.", examples=["no memory 0190f3b2"])
+    retryable: bool = Field(description="Whether the same request can succeed later.", examples=[False])
+
+
+class Error(BaseModel):
+    """Every error of this API."""
+
+    error: Trouble
+
+
+_WAIT = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
+_ALLOW = {"Allow": {"description": "The methods there are.", "schema": {"type": "string"}}}
+_TOLD: Mapping[int, tuple[str, str, str]] = {
+    400: ("What was sent cannot be used; the message says what to change.", "InvalidInput", "limit: 1 to 1000"),
+    401: ("No user is named, or not who is asking.", "MissingUser", "name the user whose memories these are"),
+    403: ("This may not be asked by whoever asks.", "NotAllowed", "a request is about one user"),
+    404: ("There is no such thing of this user's; what is another's answers the same.", "NotFound", "no memory 7"),
+    405: ("There is no such method here.", "MethodNotAllowed", "there is GET, POST here"),
+    409: ("It would break a promise: the message says which.", "Conflict", "memory 7 already says the same"),
+    412: ("It is no longer at the version in If-Match.", "StaleVersion", "memory 7 is at version 3, not 2"),
+    413: ("The request, or a line of it, is too large.", "too_large", "the request is larger than 32 MiB"),
+    421: ("This server does not answer to that host name.", "foreign_host", "this server does not answer to that"),
+    429: ("Too much is asked, or waits to be done for this user.", "Backlog", "1,000 jobs of this user are due"),
+    500: ("A fault of this server; its log says more.", "InternalServerError", "this server made a mistake"),
+    501: ("What is set up here cannot do that.", "Unsupported", "this backend does not claim that ability"),
+    503: ("A part that is needed does not answer.", "StoreBusy", "other writers held the ledger for too long"),
+    507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
+}  # fmt: skip
+_LATER = (429, 503, 507)
+
+
+def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The descriptions of errors, for OpenAPI."""
+    return {status: _described(status) for status in statuses}
+
+
+def _described(status: int) -> dict[str, Any]:
+    told, code, message = _TOLD[status]
+    example = {"error": {"code": code, "message": message, "retryable": status in _LATER}}
+    described: dict[str, Any] = {
+        "model": Error,
+        "description": told,
+        "content": {"application/json": {"example": example}},
+    }
+    if status in _LATER:
+        described["headers"] = _WAIT
+    return described | ({"headers": _ALLOW} if status == 405 else {})
+
+
+ANY = failing(400, 401, 403, 421, 429, 500, 503)
+WRITING = failing(413, 507)
+VERSIONED = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}, "example": '"3"'}}
+
+IfMatch = Annotated[
+    str | None,
+    Header(
+        description="The ETag it was last seen with: whoever comes second is answered 412.",
+        examples=['"3"'],
+    ),
+]
+
+
+def version_in(if_match: str | None) -> int | None:
+    """The version that an If-Match names, if it names one; `*` is satisfied by any."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _ETAG.fullmatch(if_match.strip())
+    return int(found[1]) if found else _NO_VERSION
+
+
+def answered(body: Mapping[str, Any], status: int = 200) -> JSONResponse:
+    """Plain values as they are, without being looked through once more; what has a version carries it as an ETag."""
+    version = body.get("version")
+    headers = {"ETag": f'"{version}"'} if isinstance(version, int) else None
+    return JSONResponse(body, status, headers=headers)
+
+
+class _Told(Protocol):
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+_Each = TypeVar("_Each", bound=_Told)
+
+
+def a_page(found: Sequence[_Each], limit: int, last: Callable[[_Each], str]) -> JSONResponse:
+    """A page of so many; one more was asked for, so that a cursor is given only where there is more."""
+    more = last(found[limit - 1]) if len(found) > limit else None
+    return answered({"results": [each.to_dict() for each in found[:limit]], "cursor": more})
+
+
+def cursor_of(*parts: str | int) -> str:
+    """A cursor that stands for these, for who passes it back and looks no further."""
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
+    """What a cursor stands for, if there is one."""
+    if cursor is None:
+        return None
+    try:
+        plain = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars="-_", validate=True)
+        parts = json.loads(plain)
+    except (binascii.Error, ValueError, RecursionError):
+        parts = None
+    right = isinstance(parts, list) and len(parts) == len(kinds)
+    if not right or any(type(part) is not kind for part, kind in zip(parts, kinds, strict=True)):
+        raise InvalidInput("this is no cursor of this list; pass the one that came with the page before")
+    return tuple(parts)

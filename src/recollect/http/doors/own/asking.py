@@ -1,0 +1,137 @@
+"""Whose memories a request is about, and who acts: from headers, or from parameters of the address.
+
+What the caller may not name or do is refused here, so that no route has to think of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Depends, Header, Path, Query
+
+from recollect.errors import MissingUser, NotAllowed
+from recollect.http.auth.caller import Asking
+from recollect.http.doors.own.routing import Serving
+from recollect.model.asked import read_by
+from recollect.model.change import By
+from recollect.model.scope import Scope
+
+_NOBODY = "http"
+# As a header carries it, and as a scope takes it.
+_NAMED = {"max_length": 300, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
+
+
+async def named_user(
+    caller: Asking,
+    x_memory_user: Annotated[
+        str | None, Header(**_NAMED, description="The user whose memories these are.", examples=["alex"])
+    ] = None,
+    user_id: Annotated[
+        str | None,
+        Query(**_NAMED, description="The same as X-Memory-User, where no header can be set.", examples=["alex"]),
+    ] = None,
+) -> str:
+    """The user: 401 where none is named, 403 for another than the caller's, or if the header names a second one."""
+    if x_memory_user and user_id and x_memory_user != user_id:
+        raise NotAllowed("X-Memory-User and user_id name two users; a request is about one")
+    user = caller.bound_user(x_memory_user or user_id) or ""
+    if not user.strip():
+        raise MissingUser("name the user whose memories these are: X-Memory-User, or user_id in the address")
+    return Scope(user).user
+
+
+async def user_of(caller: Asking, user: Annotated[str, Depends(named_user)]) -> str:
+    """The user, all of whose memories this is about: not for those who may see one project only."""
+    if caller.project is not None:
+        raise NotAllowed("this concerns all projects of a user, and whoever asks here speaks for one project")
+    return user
+
+
+async def memory_of(
+    memory_id: Annotated[str, Path(description="The id of a memory.")],
+    caller: Asking,
+    user: Annotated[str, Depends(named_user)],
+    service: Serving,
+) -> Scope:
+    """Where the memory in the path is looked for; one of another project is as unknown as one that is not there."""
+    if caller.project is not None:
+        caller.owned(await service.get(Scope(user), memory_id))
+    return Scope(user)
+
+
+async def project_of(
+    x_memory_project: Annotated[
+        str | None, Header(**_NAMED, description="One of the user's projects.", examples=["hawaii"])
+    ] = None,
+    project_id: Annotated[
+        str | None,
+        Query(**_NAMED, description="The same as X-Memory-Project, and stronger than it.", examples=["hawaii"]),
+    ] = None,
+) -> str:
+    """The project, or nothing."""
+    return project_id or x_memory_project or ""
+
+
+async def session_of(
+    x_memory_session: Annotated[
+        str | None, Header(**_NAMED, description="A session of the project or user.", examples=["monday"])
+    ] = None,
+    session_id: Annotated[
+        str | None,
+        Query(**_NAMED, description="The same as X-Memory-Session, and stronger than it.", examples=["monday"]),
+    ] = None,
+) -> str:
+    """The session, or nothing."""
+    return session_id or x_memory_session or ""
+
+
+async def scope_of(
+    caller: Asking,
+    user: Annotated[str, Depends(named_user)],
+    project: Annotated[str, Depends(project_of)],
+    session: Annotated[str, Depends(session_of)],
+) -> Scope:
+    """The user, and the project and session where they are named."""
+    return caller.scope(user, project, session)
+
+
+async def actor_of(
+    caller: Asking,
+    x_memory_by: Annotated[
+        str,
+        Header(**_NAMED, min_length=1, description="Who does this, as history tells it.", examples=["dana"]),
+    ] = _NOBODY,
+    x_memory_actor: Annotated[
+        Literal["person", "agent"],
+        Header(description="Whether a person does this or a program by itself. Only a person approves."),
+    ] = "agent",
+    why: Annotated[
+        str,
+        Query(
+            max_length=2000,
+            pattern=r"^[^\x00]*$",
+            description="Why this is done, as history tells it.",
+            examples=["asked by mail"],
+        ),
+    ] = "",
+) -> By:
+    """Who acts, and why; a key says for itself whose it is, and speaks for a program."""
+    if x_memory_actor == "person" and caller.kind == "key" and not caller.admin:
+        raise NotAllowed("this key speaks for a program: people approve with an admin key, a token or at the server")
+    who = x_memory_by
+    if caller.kind != "local":
+        who = caller.name if who == _NOBODY else f"{caller.name} {who}"
+    return read_by(who, why if why.strip() else "", actor=x_memory_actor)
+
+
+async def admin(caller: Asking) -> None:
+    """Lets through who may look after everyone's memories."""
+    caller.check_admin()
+
+
+User = Annotated[str, Depends(user_of)]
+OfMemory = Annotated[Scope, Depends(memory_of)]
+Project = Annotated[str, Depends(project_of)]
+Place = Annotated[Scope, Depends(scope_of)]
+Acting = Annotated[By, Depends(actor_of)]
+Admin = Depends(admin)

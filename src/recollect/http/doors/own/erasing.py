@@ -1,0 +1,167 @@
+"""Removing for good, and the proof of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from recollect.http.doors.own.answers import WRITING, answered, failing
+from recollect.http.doors.own.asking import Acting, User
+from recollect.http.doors.own.routing import Serving, router
+from recollect.http.doors.own.shapes import Given, Id, Time
+from recollect.model.asked import read_time
+from recollect.model.erase import Erase, Target, user_digest
+from recollect.model.scope import Scope
+
+erasing = router("erasing")
+
+
+class _One(Given):
+    model_config = ConfigDict(json_schema_extra={"example": {"target": "memory", "id": "0199c3a1"}})
+
+    target: Literal["memory", "turn"]
+    id: Id
+
+
+class _Session(Given):
+    target: Literal["session"]
+    session_id: Id
+    project_id: Annotated[Id, Field(description="The project it is in, if it is in one.")] | None = None
+
+
+class _Project(Given):
+    target: Literal["project"]
+    project_id: Id
+
+
+class _Everything(Given):
+    target: Literal["user"]
+
+
+ToErase = Annotated[_One | _Session | _Project | _Everything, Field(discriminator="target")]
+
+
+class StoreTold(BaseModel):
+    """What went from one store."""
+
+    store: str
+    counts: dict[str, int]
+    reached: bool = Field(description="Whether the bytes are gone as well.")
+    note: str
+    parts: dict[str, bool]
+
+
+class RemadeTold(BaseModel):
+    """Something that went though some of what it rested on stays: it is made anew from that."""
+
+    kind: str
+    project_id: str | None
+    session_id: str | None
+    sources: list[str]
+    turns: list[int] | None
+
+
+class BeyondTold(BaseModel):
+    """Somewhere that no erasure reaches from here, and what to do about it."""
+
+    store: str
+    note: str
+
+
+class ReceiptTold(BaseModel):
+    """What an erasure came to in each store; it holds ids and counts, none of what was erased."""
+
+    id: str
+    at: str
+    target: Target
+    target_id: str | None
+    user_id: str
+    project_id: str | None
+    session_id: str | None
+    reached: bool
+    stores: list[StoreTold]
+    remade: list[RemadeTold]
+    stays: list[str] = Field(description="What it was learned from, which stays; erase it, too, if it has to go.")
+    out_of_reach: list[BeyondTold]
+
+
+class ErasureTold(BaseModel):
+    """An erasure as it is kept, to be done again on a backup that is older; the user is a digest."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b15",
+                "at": "2026-03-15T10:00:00+00:00",
+                "user": "3f0e1c5d2b7a4988a6d0c1b2e3f40516",
+                "target": "session",
+                "project": "",
+                "session": "monday",
+                "ids": [],
+            }
+        }
+    )
+
+    id: str
+    at: str
+    user: str
+    target: Target
+    project: str
+    session: str
+    ids: list[str]
+
+
+class Erasures(BaseModel):
+    """What was erased, oldest first."""
+
+    results: list[ErasureTold]
+
+
+class Receipts(BaseModel):
+    """A receipt for each erasure."""
+
+    results: list[ReceiptTold]
+
+
+@erasing.post("/erase", response_model=ReceiptTold, responses={**WRITING, **failing(404, 409)})
+async def erase(
+    wanted: Annotated[ToErase, Body(openapi_examples={
+        "a memory": {"value": {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"}},
+        "a session": {"value": {"target": "session", "session_id": "monday"}},
+        "all of the user": {"value": {"target": "user"}},
+    })],
+    user: User,
+    by: Acting,
+    service: Serving,
+) -> JSONResponse:  # fmt: skip
+    """Remove a memory, a turn, a session, a project or all of the user for good, with what was derived from it.
+
+    It cannot be undone. The receipt says what went from each store, and what is out of reach.
+    """
+    scope, what = Scope(user), Erase(Target.USER)
+    match wanted:
+        case _One():
+            what = Erase(Target(wanted.target), wanted.id)
+        case _Session():
+            scope, what = Scope(user, wanted.project_id or "", wanted.session_id), Erase(Target.SESSION)
+        case _Project():
+            scope, what = Scope(user, wanted.project_id), Erase(Target.PROJECT)
+        case _Everything():
+            pass
+    return answered((await service.care.erase(scope, what, by=by)).to_dict())
+
+
+@erasing.get("/erasures", response_model=Erasures)
+async def list_erasures(
+    user: User,
+    service: Serving,
+    since: Annotated[Time | None, Query(description="Only those since then.")] = None,
+) -> JSONResponse:
+    """What was erased of this user, oldest first."""
+    found = await service.care.erasures(read_time(since, name="since"))
+    digest = user_digest(user)
+    told: list[Any] = [each.to_dict() for each in found if each.user == digest]
+    return answered({"results": told})

@@ -1,0 +1,110 @@
+"""The routes of this door: what cannot be used is told in one sentence with 400, and no parameter goes unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response, params
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from recollect.errors import InvalidInput
+from recollect.http.auth.caller import Asking
+from recollect.http.doors.own.answers import ANY
+from recollect.http.late_service import service_of
+from recollect.service import Service
+from recollect.settings import Settings
+
+PREFIX = "/recollect/v1"
+_PARTS = {"body": "the body", "query": "the address", "path": "the path", "header": "the headers"}
+
+
+_READS = frozenset(["search", "recall", "list_memories_by_filter"])
+_TELLS_NOTHING = frozenset(["add_memory", "remember", "import_memories", "get_version"])
+_NO_OBJECT = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
+
+
+class OwnRoute(APIRoute):
+    """A route that says what is wrong with a request; an unknown parameter is a slip, not a wish to be ignored."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        known = frozenset(_query_names(self.dependant))
+
+        async def handler(request: Request) -> Response:
+            if strange := [name for name in request.query_params if name not in known]:
+                raise InvalidInput(_unknown(strange[0], known))
+            try:
+                return await handle(request)
+            except RequestValidationError as error:
+                raise InvalidInput(told(error)) from None
+
+        return handler
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    for field in dependant.query_params:
+        yield field.alias
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)
+
+
+def _unknown(name: str, known: frozenset[str]) -> str:
+    there_are = f"there are {', '.join(sorted(known))}" if known else "there are none here"
+    return f"there is no parameter {name[:100]!r}; {there_are}"
+
+
+def told(error: RequestValidationError) -> str:
+    """The first thing that is wrong, as a sentence; what was sent is not repeated, for it may be private."""
+    errors = error.errors()
+    if not errors:
+        return "the request cannot be used"
+    first = errors[0]
+    part, *where = (str(each) for each in first["loc"])
+    if first["type"] == "json_invalid":
+        return f"the body is no JSON: {first.get('ctx', {}).get('error', 'it breaks off')}"
+    if part == "body" and not where and first["type"] in _NO_OBJECT:
+        return "the body is a JSON object; send one, with Content-Type: application/json"
+    name = ".".join(where) or _PARTS.get(part, part)
+    if first["type"] == "extra_forbidden":
+        return f"there is no field {name} here"
+    if first["type"] == "missing":
+        return f"{name} is missing" if where else f"{_PARTS.get(part, part)} is missing"
+    message = str(first["msg"])
+    return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+async def allowed(request: Request, caller: Asking) -> None:
+    """Lets through who may do what the route does; what changes something tells it as well, but for what is new."""
+    name = request.scope["route"].name
+    if name not in _TELLS_NOTHING:
+        caller.check_reads()
+    if request.method != "GET" and name not in _READS:
+        caller.check_writes()
+
+
+def router(tag: str, *before: params.Depends) -> APIRouter:
+    """A part of this door; every route of it can fail in the ways that any can."""
+    return APIRouter(
+        prefix=PREFIX,
+        tags=[tag],
+        dependencies=[Depends(allowed), *before],
+        route_class=OwnRoute,
+        responses=ANY,
+        generate_unique_id_function=lambda route: route.name,
+    )
+
+
+async def _service(request: Request) -> Service:
+    return service_of(request)
+
+
+async def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+Serving = Annotated[Service, Depends(_service)]
+Set = Annotated[Settings, Depends(_settings)]

@@ -1,0 +1,192 @@
+"""What several routes take and give: ids, times, memories, pages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from recollect.model.memory import Category, MemoryType, Status, Trust
+from recollect.model.scope import Level
+
+
+def _whole(value: Any) -> Any:
+    """In JSON 17.0 is as whole as 17."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+NO_CONTROL = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+Id = Annotated[str, Field(min_length=1, max_length=300, pattern=NO_CONTROL)]
+Label = Annotated[str, Field(max_length=300, pattern=NO_CONTROL)]
+Text = Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]*$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+Time = Annotated[
+    str,
+    Field(
+        max_length=64, description="ISO 8601; without a zone it is UTC.", json_schema_extra={"format": "date-time"}
+    ),
+]
+Even = BeforeValidator(_whole)
+Names = Annotated[list[Label], Field(max_length=256)]
+Plain = dict[str, Any]
+Embedding = Annotated[
+    list[float],
+    Field(min_length=1, max_length=16384, description="A ready-made vector of the embedding model in use."),
+]
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+Cursor = Annotated[
+    str | None,
+    Query(
+        max_length=4000,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="The cursor of the page before; without one, the first page.",
+    ),
+]
+MEMORY: dict[str, Any] = {
+    "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11",
+    "memory": "The budget for the Hawaii trip is $10,000",
+    "user_id": "alex",
+    "project_id": "hawaii",
+    "session_id": None,
+    "level": "project",
+    "type": "semantic",
+    "category": "fact",
+    "created_at": "2026-03-15T10:00:00+00:00",
+    "updated_at": "2026-03-15T10:00:00+00:00",
+    "key": None,
+    "value": None,
+    "importance": 0.5,
+    "confidence": 1.0,
+    "source": "",
+    "trust": "high",
+    "occurred_at": None,
+    "valid_from": None,
+    "valid_to": None,
+    "expires_at": None,
+    "last_accessed_at": None,
+    "access_count": 0,
+    "superseded_by": None,
+    "status": "active",
+    "prompt_digest": None,
+    "version": 1,
+    "evidence": [],
+    "tags": ["travel"],
+    "metadata": {},
+    "detail": {},
+}
+
+
+def example(*more: dict[str, Any], **fields: Any) -> ConfigDict:
+    """The configuration of a shape that is given, with one example of it."""
+    return ConfigDict(json_schema_extra={"example": {**(more[0] if more else {}), **fields}})
+
+
+class Given(BaseModel):
+    """What a caller sends: nothing that is not described, and nothing of another kind."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Memory(BaseModel):
+    """One memory: what it says, whose it is, how sure it is, where it came from, how it stands."""
+
+    model_config = example(MEMORY)
+
+    id: str
+    memory: str = Field(description="What it says.")
+    user_id: str
+    project_id: str | None
+    session_id: str | None
+    level: Level
+    type: MemoryType
+    category: Category
+    created_at: str = Field(json_schema_extra={"format": "date-time"})
+    updated_at: str = Field(json_schema_extra={"format": "date-time"})
+    key: str | None = Field(description="Of facts that have one value at a time.")
+    value: str | None
+    importance: Share
+    confidence: Share
+    source: str
+    trust: Trust
+    occurred_at: str | None
+    valid_from: str | None
+    valid_to: str | None
+    expires_at: str | None
+    last_accessed_at: str | None
+    access_count: int = Field(ge=0)
+    superseded_by: str | None = Field(description="The memory that took its place.")
+    status: Status = Field(description="Only what is active is recalled.")
+    prompt_digest: str | None
+    version: int = Field(ge=1, description="Also its ETag.")
+    evidence: list[str] = Field(description="The ids of the turns it was learned from.")
+    tags: list[str]
+    metadata: Plain
+    detail: Plain
+
+
+class Changed(Memory):
+    """A memory as it now is, and what happened to it."""
+
+    model_config = example(MEMORY, event="add", redacted=[])
+
+    event: Literal["add", "update", "supersede", "forget", "restore", "undo", "none"] = Field(
+        description="What was done; none if it was so already."
+    )
+    redacted: list[str] = Field(description="The kinds of secrets that were kept out.")
+
+
+class Hit(Memory):
+    """A memory that was found: how well it fits, from 0 to 1, and what that is made of."""
+
+    model_config = example(MEMORY, score=0.83, scores={"relevance": 0.83}, why="")
+
+    score: Share
+    scores: dict[str, float]
+    why: str = Field(description="The reason in words, where an explanation was asked for.")
+
+
+class MemoryPage(BaseModel):
+    """Some memories in order."""
+
+    results: list[Memory]
+    cursor: str | None = Field(description="Goes on from here; none on the last page.", examples=["WzE3NTgsICJhIl0"])
+
+
+class ChangedList(BaseModel):
+    """What became of several memories."""
+
+    results: list[Changed]
+
+
+def unsaid() -> Any:
+    """The default of what may be left out but not be null."""
+    return Field(default_factory=lambda: None)
+
+
+class MemoryFields(Given):
+    """What can be said of a memory; what is null is taken away."""
+
+    type: Annotated[MemoryType, Field(strict=False)] = unsaid()
+    category: Annotated[
+        Literal[
+            "fact", "preference", "insight", "identity", "constraint", "instruction", "event", "summary", "episode",
+            "lesson",
+        ],
+        Field(description="Turns come in by remember."),
+    ] = unsaid()  # fmt: skip
+    key: Annotated[Id, Field(description="Makes it a fact that has one value at a time.")] | None = None
+    value: Text | None = None
+    importance: Share = unsaid()
+    confidence: Share = unsaid()
+    tags: Names = unsaid()
+    metadata: Plain = unsaid()
+    detail: Plain = unsaid()
+    evidence: Names = unsaid()
+    source: Label = unsaid()
+    trust: Annotated[Trust, Field(strict=False)] = unsaid()
+    occurred_at: Time | None = None
+    valid_from: Time | None = None
+    valid_to: Time | None = None
+    expires_at: Time | None = None

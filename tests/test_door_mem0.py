@@ -339,5 +339,5 @@ def test_the_server_that_users_run_themselves_makes_its_round(host: str) -> None
         assert client.post("/reset").json() == {"message": "All memories reset"}
         assert client.get("/memories", params={"user_id": "alex"}).json() == {"results": []}
         refused = client.post("/configure", json={"llm": {"config": {"openai_base_url": "http://elsewhere"}}})
-        assert refused.status_code == 501
+        assert refused.status_code == 403
         assert "operator" in refused.json()["detail"]

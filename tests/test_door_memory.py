@@ -254,7 +254,7 @@ def test_a_memory_that_cannot_answer_is_not_available(client: TestClient) -> Non
 
 def test_what_is_ours_never_goes_to_the_endpoint_behind_the_proxy(client: TestClient) -> None:
     for verb, path in (("PUT", "/v1/memory"), ("POST", "/v1/memory/x/y"), ("POST", "/v1/feedback/")):
-        assert client.request(verb, path, json={"content": "private"}).status_code == 404
+        assert client.request(verb, path, json={"content": "private"}).status_code in (404, 405)
     # With a slash at its end a path means the same.
     assert client.get("/v1/memory/", params={"user_id": USER}).json()["total"] == 0
 

@@ -10,7 +10,6 @@ from fastapi import FastAPI
 
 from recollect import __version__
 from recollect.http.doors import mem0_platform, mem0_server, memory, react, sessions
-from recollect.http.doors.ours import guards
 from recollect.http.errors import install_errors
 from recollect.http.health import router as health
 from recollect.http.proxy.routes import Proxy
@@ -42,11 +41,8 @@ def make_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(title="Recollect", version=__version__, description=DESCRIPTION, lifespan=lifespan)
     app.state.settings = settings
-    *chats, rest = proxy.routes()
-    # First those that people wait for, last those that take every path that nobody else has.
-    app.router.routes.extend(chats)
+    app.router.routes.extend(proxy.routes())
     for door in (health, memory.router, sessions.router, react.router, mem0_platform.router, mem0_server.router):
         app.include_router(door)
-    app.router.routes.extend([*guards(), rest])
     install_errors(app)
     return app

@@ -50,7 +50,10 @@ def refusals(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str
     """What OpenAPI says of a door's refusals."""
     told = {400: "Something in the request is wrong.", 401: "No user was named.", 404: "There is no such thing here."}
     told |= {403: "It belongs to someone else.", 503: "Memory does not answer."}
-    return {status: {"model": model, "description": told[status]} for status in statuses or (400, 403, 404, 503)}
+    each: dict[int | str, dict[str, Any]] = {
+        status: {"model": model, "description": told[status]} for status in statuses or (400, 403, 404, 503)
+    }
+    return {**each, "default": {"model": model, "description": "Whatever else is refused."}}
 
 
 class Door(APIRouter):

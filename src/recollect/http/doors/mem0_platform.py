@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
 
@@ -14,9 +14,8 @@ from recollect.http.doors import mem0_work as work
 from recollect.http.doors.asking import Asking, Serving, Set
 from recollect.http.doors.door import Door, Refused, check_known, refusals
 from recollect.http.doors.finding import NO_TURNS
-from recollect.http.doors.mem0_names import FIELDS, KINDS, entity, read_names
+from recollect.http.doors.mem0_names import FIELDS, entity, read_names
 from recollect.model.query import Listing
-from recollect.model.scope import Scope
 
 router = Door(tags=["mem0 platform"], strict=False, responses=refusals(Refused, 400, 403, 404, 503))
 
@@ -24,6 +23,7 @@ _MOST_FILTER_CHARS = 4_000
 # What clients add to every request of theirs; this server has no organisations.
 _THEIRS = {"org_id", "project_id", "org_name", "project_name", "api_version", "output_format", "version"}
 Name = Annotated[str | None, Query()]
+Kind = Literal["user", "agent", "app", "run"]
 Page = Annotated[int | None, Query(ge=1)]
 PageSize = Annotated[int, Query(ge=1, le=1000)]
 
@@ -190,16 +190,14 @@ async def entities(caller: Asking, service: Serving) -> shapes.Entities:
     results = []
     for user in [caller.user] if caller.user is not None else await service.users():
         kind, name = entity(user)
-        if total := await service.count(Scope(user), Listing(filter=NO_TURNS)):
+        if total := await service.count(caller.scope(user), Listing(filter=NO_TURNS)):
             results.append(shapes.Entity(id=user, name=name, type=kind, total_memories=total))
     return shapes.Entities(count=len(results), results=results)
 
 
 @router.delete("/v1/entities/{kind}/{name}/")
 @router.delete("/v2/entities/{kind}/{name}/")
-async def delete_entity(caller: Asking, service: Serving, kind: str, name: str) -> shapes.Told:
+async def delete_entity(caller: Asking, service: Serving, kind: Kind, name: str) -> shapes.Told:
     """Forget all memories of a user, agent, app or run."""
-    if kind not in KINDS:
-        raise InvalidInput(f"an entity is one of {', '.join(KINDS)}")
     await work.delete_all(service, caller, read_names({f"{kind}_id": name}), {})
     return shapes.Told(message="Entity deleted successfully.")

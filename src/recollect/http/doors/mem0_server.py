@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import HTTPException, Query, Request
 
-from recollect.errors import Unsupported
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors import mem0_work as work
 from recollect.http.doors.asking import Asking, Serving, Set
@@ -96,7 +95,7 @@ async def reset(caller: Asking, service: Serving) -> shapes.Told:
     return shapes.Told(message="All memories reset")
 
 
-@router.post("/configure", responses={501: {"model": Refused, "description": "Always."}})
+@router.post("/configure")
 async def configure(config: dict[str, Any]) -> shapes.Told:
     """Refused: this server is set up by its operator, in its settings."""
-    raise Unsupported("this server is set up by its operator: see `recollect config show` for its settings")
+    raise HTTPException(403, "this server is set up by its operator: `recollect config show` tells how")

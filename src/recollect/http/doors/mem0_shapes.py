@@ -212,7 +212,7 @@ class Entities(BaseModel):
 
 
 class Pong(BaseModel):
-    """This server answers; clients do without neither an organisation nor a project, so it has one of each."""
+    """This server answers; clients insist on an organisation and a project, so it has one of each."""
 
     status: str = "ok"
     org_id: str = "recollect"

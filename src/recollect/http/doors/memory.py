@@ -58,7 +58,12 @@ async def list_memories(
     return shapes.Memories(memories=memories, total=total, limit=limit, cursor=page.cursor)
 
 
-@router.post("", status_code=201, response_model_exclude_none=True)
+@router.post(
+    "",
+    status_code=201,
+    response_model_exclude_none=True,
+    responses={200: {"model": shapes.Memory, "description": "It was there already."}},
+)
 async def create_memory(caller: Asking, service: Serving, new: shapes.NewMemory, response: Response) -> shapes.Memory:
     """Keep a memory, word for word but for secrets; one that says the same as another is not kept twice (200)."""
     fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True)

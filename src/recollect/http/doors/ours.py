@@ -1,22 +1,22 @@
-"""Paths under /v1 that are ours: whatever of them no route answers must not go to the endpoint behind the proxy."""
+"""Paths under /v1 that are ours: none of them may go to the endpoint behind the proxy, answered here or not."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.routing import Match, Route
 
 # Of mem0's platform also what this server does not have.
-_PATHS = ("memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary")
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+OURS = frozenset({"memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary"})
 
 
-async def _not_here(request: Request) -> Response:
-    told = f"{request.method} {request.url.path} is no route of this server; /docs lists those it has"
-    return JSONResponse({"error": {"code": "NOT_FOUND", "message": told}, "detail": told}, 404)
+class AllButOurs(Route):
+    """Every path below one, but for those that begin with a name of ours."""
 
-
-def guards() -> list[BaseRoute]:
-    """Routes to be put behind those of the doors and before those of the proxy."""
-    paths = (path for name in _PATHS for path in (f"/v1/{name}", f"/v1/{name}/{{rest:path}}"))
-    return [Route(path, _not_here, methods=_METHODS) for path in paths]
+    def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
+        """Whether the path is somebody else's."""
+        match, found = super().matches(scope)
+        if match is Match.NONE or found["path_params"]["path"].partition("/")[0] not in OURS:
+            return match, found
+        return Match.NONE, {}

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from recollect.http.doors.ours import AllButOurs
 from recollect.http.proxy.chat import ChatCompletions
 from recollect.http.proxy.keeping import Keeping
 from recollect.http.proxy.memory import ChatMemory
@@ -33,7 +34,7 @@ class Proxy:
         """The paths; clients whose base URL lacks the version are understood too."""
         chats = ("/v1/chat/completions", "/chat/completions")
         chat = [Route(path, _Endpoint(self.chat), methods=["POST"]) for path in chats]
-        return [*chat, Route("/v1/{path:path}", _Endpoint(self.rest), methods=_METHODS)]
+        return [*chat, AllButOurs("/v1/{path:path}", _Endpoint(self.rest), methods=_METHODS)]
 
     @asynccontextmanager
     async def running(self, service: Service) -> AsyncIterator[None]:

@@ -17,6 +17,7 @@ import uvicorn
 from remember_samples import claim, learns, settings
 
 from recollect.http.app import make_app
+from recollect.http.doors import mem0_work
 from recollect.testing.scripted_llm import ScriptedLLM
 
 # Before it is imported: it would write to the home folder, and tell its makers.
@@ -131,6 +132,19 @@ def test_what_is_said_is_learned_from(tmp_path: Path, llm: ScriptedLLM) -> None:
         mem0.client.close()
 
 
+def test_what_takes_longer_is_learned_behind_the_answer(
+    tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mem0_work, "LEARN_S", 0.2)
+    with running(tmp_path, llm) as host:
+        llm.stop()
+        mem0 = MemoryClient(api_key="any", host=host)
+        added = mem0.add("I'm allergic to peanuts", user_id="alex")
+        assert (added["status"], added["results"]) == ("PENDING", [])
+        assert added["event_id"]
+        mem0.client.close()
+
+
 def test_rules_learn_where_there_is_no_model(mem0: MemoryClient) -> None:
     added = mem0.add("My name is Alex and I live in Oslo.", user_id="alex")
     assert added["status"] == "SUCCEEDED"
@@ -236,22 +250,22 @@ def test_the_filters_mean_what_they_mean_in_mem0(stocked: MemoryClient) -> None:
         assert sorted(said(found)) == sorted(wanted), plain
 
 
-@pytest.mark.parametrize(
-    "plain",
-    [
-        {"topic": "food"},
-        {"NOT": [{"user_id": "alex"}]},
-        {"user_id": 7},
-        {"user_id": "alex", "size": {"about": 3}},
-        {"user_id": "alex", "created_at": {"gte": "yesterday-ish"}},
-        {"AND": {"user_id": "alex"}},
-        {"user_id": "alex", "$or": [{"x": 1}]},
-        {"user_id": "alex", "a' OR 1=1 --": "x"},
-    ],
-)
-def test_a_filter_that_makes_no_sense_is_refused(mem0: MemoryClient, plain: Any) -> None:
-    with pytest.raises(ValidationError):
-        mem0.get_all(filters=plain)
+NONSENSE = [
+    {"topic": "food"},
+    {"NOT": [{"user_id": "alex"}]},
+    {"user_id": 7},
+    {"user_id": "alex", "size": {"about": 3}},
+    {"user_id": "alex", "created_at": {"gte": "yesterday-ish"}},
+    {"AND": {"user_id": "alex"}},
+    {"user_id": "alex", "$or": [{"x": 1}]},
+    {"user_id": "alex", "a' OR 1=1 --": "x"},
+]
+
+
+def test_a_filter_that_makes_no_sense_is_refused(mem0: MemoryClient) -> None:
+    for plain in NONSENSE:
+        with pytest.raises(ValidationError):
+            mem0.get_all(filters=plain)
 
 
 def test_all_memories_of_a_filter_are_deleted_and_no_others(stocked: MemoryClient) -> None:
@@ -341,3 +355,20 @@ def test_the_server_that_users_run_themselves_makes_its_round(host: str) -> None
         refused = client.post("/configure", json={"llm": {"config": {"openai_base_url": "http://elsewhere"}}})
         assert refused.status_code == 403
         assert "operator" in refused.json()["detail"]
+
+
+def test_a_filter_is_neither_too_large_nor_too_deep(host: str) -> None:
+    deep: Any = {"user_id": "alex"}
+    for _ in range(40):
+        deep = {"AND": [deep]}
+    wide = {"AND": [{"user_id": "alex"}, {"OR": [{"size": number} for number in range(1000)]}]}
+    for plain in (deep, wide, {"AND": [[["x"]]]}, {"user_id": "alex", "size": {}}):
+        assert httpx.post(f"{host}/v3/memories/", json={"filters": plain}).status_code == 400
+
+
+def test_ids_that_were_never_given_out_answer_alike(host: str) -> None:
+    client = httpx.Client(base_url=host)
+    for id in ("x", "x.", "x.YQ", "x.AAAA", "a%00b", "%F0%9F%98%80", "x." + "Y" * 600):
+        for path in (f"/memories/{id}", f"/v1/memories/{id}/", f"/v1/memory/{id}?user_id=alex"):
+            assert client.get(path).status_code == 404, path
+    client.close()

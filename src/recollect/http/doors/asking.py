@@ -31,11 +31,6 @@ class Caller:
     admin: bool = True
     name: str = "http"
 
-    @property
-    def by(self) -> By:
-        """Who changes something, as history tells it."""
-        return read_by(self.name)
-
     def scope(
         self, user_id: str | None = None, project_id: str | None = None, session_id: str | None = None
     ) -> Scope:
@@ -47,6 +42,11 @@ class Caller:
         if not user:
             raise MissingUser(f"whose memory is it? Name a user, or have a gateway send {USER_HEADER}")
         return read_scope(user, project_id or self.project, session_id)
+
+
+def by_of(caller: Caller) -> By:
+    """Who changes something, as history tells it."""
+    return read_by(caller.name)
 
 
 def caller_of(request: Request) -> Caller:

@@ -112,6 +112,7 @@ def check_known(request: Request, known: set[str]) -> None:
 def refusal_of(error: RecollectError | RequestValidationError | HTTPException) -> Refusal:
     """What is told of an error."""
     if isinstance(error, HTTPException):
+        # The only one of the framework's own that reaches us with this status.
         if error.status_code == 400:
             return Refusal(status=400, message="the body cannot be read as JSON", kind="InvalidInput", field="body")
         return Refusal(status=error.status_code, message=_shown(str(error.detail)), kind="Refused")

@@ -12,7 +12,7 @@ from typing import Any
 
 from recollect.errors import InvalidFilter
 from recollect.http.doors.mem0_names import KINDS, TOLD_IN_METADATA, owner
-from recollect.model.filters import MAX_DEPTH, where
+from recollect.model.filters import MAX_DEPTH, read_filter, where
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 
 NOTHING: Filter = Or(())
@@ -35,7 +35,7 @@ def owners_named(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> s
 
 def filter_for(user: str, plain: Mapping[str, Any]) -> Filter:
     """What must hold of a memory of this user; NOTHING if the filter is of others."""
-    return _read(plain, user, depth=0)
+    return read_filter(_read(plain, user, depth=0))
 
 
 def _comparisons(plain: Any, *, depth: int) -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,7 @@ from fastapi import HTTPException
 
 from recollect.errors import InvalidFilter, InvalidInput
 from recollect.http.doors import mem0_shapes as shapes
-from recollect.http.doors.asking import Caller
+from recollect.http.doors.asking import Caller, by_of
 from recollect.http.doors.finding import NO_TURNS, held, looked_for
 from recollect.http.doors.mem0_filters import ANYONE, NOTHING, filter_for, owners_named
 from recollect.http.doors.mem0_names import Names, read_id, shown_id
@@ -50,7 +50,7 @@ async def add(service: Service, caller: Caller, asked: shapes.Add) -> shapes.Add
             trust = Trust.HIGH if role_of(message) == Role.USER else Trust.LOW
             given = {**fields, "metadata": metadata, "trust": str(trust)}
             new = NewMemory(content=text_of(message.get("content")), fields=given)
-            outcome = await service.add(names.scope(caller), new, by=caller.by)
+            outcome = await service.add(names.scope(caller), new, by=by_of(caller))
             results.append(_added(outcome.record, caller, "ADD" if outcome.changed else "NONE"))
     return shapes.Added(results=results, status="SUCCEEDED")
 
@@ -62,7 +62,7 @@ async def _learn(
     messages = read_messages(asked.messages)
     if asked.timestamp is not None:
         messages = tuple({"timestamp": fields["occurred_at"], **message} for message in messages)
-    told = await service.remember(scope, messages, by=caller.by, wait_s=LEARN_S)
+    told = await service.remember(scope, messages, by=by_of(caller), wait_s=LEARN_S)
     if told.job is None:
         return shapes.Added(results=[], status="SUCCEEDED")
     learned = Listing(filter=both(NO_TURNS, where("evidence", Op.IN, [turn.id for turn in told.turns])))
@@ -74,7 +74,7 @@ async def _learn(
             given["expires_at"] = fields["expires_at"]
         event = "ADD" if record.version == 1 else "UPDATE"
         if given:
-            record = (await service.update(scope, record.id, given, by=caller.by)).record
+            record = (await service.update(scope, record.id, given, by=by_of(caller))).record
         results.append(_added(record, caller, event))
     status = "SUCCEEDED" if told.job.state is JobState.DONE else "PENDING"
     return shapes.Added(results=results, status=status, event_id=told.job.id)
@@ -154,7 +154,7 @@ async def update(service: Service, caller: Caller, id: str, change: shapes.Chang
         fields["expires_at"] = None
     if not fields:
         raise InvalidInput("nothing to update; give text, metadata, timestamp or expiration_date")
-    return shapes.shaped((await service.update(scope, own, fields, by=caller.by)).record, caller)
+    return shapes.shaped((await service.update(scope, own, fields, by=by_of(caller))).record, caller)
 
 
 async def update_all(service: Service, caller: Caller, changes: list[shapes.BatchChange]) -> int:
@@ -170,7 +170,7 @@ async def delete(service: Service, caller: Caller, *ids: str) -> int:
     """Forget memories, after a look whether there are all of them."""
     found = [(scope, await held(service, scope, own)) for scope, own in (read_id(id, caller) for id in ids)]
     for scope, record in found:
-        await service.forget(scope, record.id, by=caller.by)
+        await service.forget(scope, record.id, by=by_of(caller))
     return len(found)
 
 
@@ -182,7 +182,7 @@ async def delete_all(service: Service, caller: Caller, names: Names, filters: Ma
     if ANYONE in owners_named(plain):
         raise InvalidInput('"*" would delete the memories of everybody; name those whose are to go')
     meant = await _meant(service, caller, plain)
-    return sum([await service.forget_all(scope, Listing(filter=filter), by=caller.by) for scope, filter in meant])
+    return sum([await service.forget_all(scope, Listing(filter=filter), by=by_of(caller)) for scope, filter in meant])
 
 
 async def forget_everyone(service: Service, caller: Caller) -> int:
@@ -190,7 +190,7 @@ async def forget_everyone(service: Service, caller: Caller) -> int:
     if not caller.admin or caller.user is not None:
         raise HTTPException(403, "only an administrator may delete the memories of everybody")
     users = await service.users()
-    return sum([await service.forget_all(Scope(user), Listing(), by=caller.by) for user in users])
+    return sum([await service.forget_all(caller.scope(user), Listing(), by=by_of(caller)) for user in users])
 
 
 async def history(service: Service, caller: Caller, id: str) -> list[shapes.Happened]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from recollect.http.doors import memory_shapes as shapes
-from recollect.http.doors.asking import Asking, Serving, Set
+from recollect.http.doors.asking import Asking, Serving, Set, by_of
 from recollect.http.doors.door import Door, refusals
 from recollect.http.doors.finding import NO_TURNS, among, held, looked_for
 from recollect.http.proxy.steering import InvalidField
@@ -68,7 +68,7 @@ async def create_memory(caller: Asking, service: Serving, new: shapes.NewMemory,
     """Keep a memory, word for word but for secrets; one that says the same as another is not kept twice (200)."""
     fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True)
     scope = caller.scope(new.user_id, new.project_id)
-    outcome = await service.add(scope, NewMemory(content=new.content, fields=fields), by=caller.by)
+    outcome = await service.add(scope, NewMemory(content=new.content, fields=fields), by=by_of(caller))
     response.status_code = 201 if outcome.changed else 200
     return shapes.shaped(outcome.record)
 
@@ -100,14 +100,14 @@ async def update_memory(
     fields = changed.model_dump(exclude={"user_id"}, exclude_none=True)
     if not fields:
         raise InvalidField("body", "changes nothing; give content, type, source or importance")
-    return shapes.shaped((await service.update(scope, record.id, fields, by=caller.by)).record)
+    return shapes.shaped((await service.update(scope, record.id, fields, by=by_of(caller))).record)
 
 
 @router.delete("/{memory_id}")
 async def delete_memory(caller: Asking, service: Serving, memory_id: str, user_id: UserId = None) -> shapes.Deleted:
     """Forget one memory, with the turns it was learned from; it is not found any more, and can be undone."""
     scope = caller.scope(user_id)
-    await service.forget(scope, (await held(service, scope, memory_id)).id, by=caller.by)
+    await service.forget(scope, (await held(service, scope, memory_id)).id, by=by_of(caller))
     return shapes.Deleted(message="deleted 1 memory", deleted=1)
 
 
@@ -117,6 +117,6 @@ async def delete_memories(
 ) -> shapes.Deleted:
     """Forget all memories of a user or of one of their projects, of one type or of all, with what was said there."""
     listing = Listing(filter=_of_types(types))
-    deleted = await service.forget_all(caller.scope(user_id, project_id), listing, by=caller.by)
+    deleted = await service.forget_all(caller.scope(user_id, project_id), listing, by=by_of(caller))
     told = f"deleted {deleted} {'memory' if deleted == 1 else 'memories'}"
     return shapes.Deleted(message=told, deleted=deleted)

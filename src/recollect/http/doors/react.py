@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.conversation.story import Story
 from recollect.errors import NotFound
 from recollect.http.doors import react_shapes as shapes
-from recollect.http.doors.asking import Asking, Caller, Serving, Set
+from recollect.http.doors.asking import Asking, Caller, Serving, Set, by_of
 from recollect.http.doors.door import Door, refusals
 from recollect.http.doors.finding import held, looked_for
 from recollect.model.memory import Category, MemoryType
@@ -46,7 +46,7 @@ async def store_fact(caller: Asking, service: Serving, asked: shapes.StoreFact) 
     new = NewMemory(
         content=asked.content, fields={"metadata": asked.metadata}, vector=_vector(asked.embedding, service)
     )
-    return shapes.FactStored(fact_id=(await service.add(scope, new, by=caller.by)).id)
+    return shapes.FactStored(fact_id=(await service.add(scope, new, by=by_of(caller))).id)
 
 
 @router.post("/facts/retrieve")
@@ -65,7 +65,7 @@ async def delete_fact(caller: Asking, service: Serving, asked: shapes.DeleteFact
     record = await held(service, scope, asked.fact_id)
     if record.category is Category.EPISODE:
         raise NotFound(f"no fact {asked.fact_id}")
-    await service.forget(scope, record.id, by=caller.by)
+    await service.forget(scope, record.id, by=by_of(caller))
     return shapes.Done()
 
 
@@ -85,7 +85,7 @@ async def store_episode(caller: Asking, service: Serving, asked: shapes.StoreEpi
         "detail": {**story.detail, "kind": "run", "made": "given"},
     }
     new = NewMemory(content=story.plain, fields=fields, vector=_vector(asked.embedding, service))
-    outcome = await service.add(caller.scope(asked.user, asked.collection), new, by=caller.by)
+    outcome = await service.add(caller.scope(asked.user, asked.collection), new, by=by_of(caller))
     return shapes.EpisodeStored(episode_id=outcome.id)
 
 

@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Query
 
 from recollect.errors import NotFound
 from recollect.http.doors import sessions_shapes as shapes
-from recollect.http.doors.asking import Asking, Serving, Set
+from recollect.http.doors.asking import Asking, Serving, Set, by_of
 from recollect.http.doors.door import Door, refusals
 from recollect.http.doors.finding import NO_TURNS, held, looked_for
 from recollect.model.ids import new_id
@@ -70,7 +70,7 @@ async def begin_session(
 ) -> shapes.Session:
     """Begin a session before anything is said in it. A chat begins its own; one that there is stays as it is."""
     session = _named(caller, settings, (new and new.sessionId) or new_id(), user_id, project_id)
-    await service.care.begin_session(session, by=caller.by)
+    await service.care.begin_session(session, by=by_of(caller))
     return shapes.Session(sessionId=session.session)
 
 
@@ -87,7 +87,7 @@ async def create_memory(
 ) -> shapes.SessionMemory:
     """Keep a memory in a session, word for word but for secrets."""
     fields = {"category": new.type, "importance": new.importance, "level": str(Level.SESSION)}
-    outcome = await service.add(session, NewMemory(content=new.content, fields=fields), by=caller.by)
+    outcome = await service.add(session, NewMemory(content=new.content, fields=fields), by=by_of(caller))
     return shapes.shaped(outcome.record)
 
 
@@ -111,4 +111,4 @@ async def get_memory(service: Serving, session: Session, memoryId: MemoryId) -> 
 @router.delete("/{sessionId}/memories/{memoryId}", status_code=204)
 async def delete_memory(caller: Asking, service: Serving, session: Session, memoryId: MemoryId) -> None:
     """Forget a memory of a session, with the turns it was learned from; it can be undone."""
-    await service.forget(session, (await held(service, session, memoryId)).id, by=caller.by)
+    await service.forget(session, (await held(service, session, memoryId)).id, by=by_of(caller))

@@ -66,7 +66,10 @@ def test_ready_says_degraded_when_work_is_not_done(client: TestClient) -> None:
 def test_openapi_describes_every_route(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/health", "/live", "/ready", "/version"} <= set(paths)
-    assert all(route.get("description") for methods in paths.values() for route in methods.values())
+    operations = [operation for route in paths.values() for operation in route.values()]
+    assert all(operation.get("description") for operation in operations)
+    ids = [operation["operationId"] for operation in operations]
+    assert len(ids) == len(set(ids))
 
 
 def test_every_error_has_a_status(client: TestClient) -> None:

@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from recollect import remember
-from recollect.conversation import afterwards
+from recollect.conversation import afterwards, begun
 from recollect.conversation.run import Run as AgentRun
 from recollect.conversation.thread import Threads
 from recollect.erasing import Erasing
-from recollect.errors import Backlog, NotFound, RecollectError
+from recollect.errors import Backlog, RecollectError
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish
 from recollect.model.erase import Erase, Erasure, Receipt, Target
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
-from recollect.model.query import Listing, Op, Where
 from recollect.model.result import Page
-from recollect.model.scope import Level, Scope
+from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
@@ -223,10 +222,17 @@ class Care:
 
     # Conversations
 
+    async def begin_session(self, scope: Scope, *, by: By) -> Conversation:
+        """A session that there is before anything is said in it; one that there was stays as it is."""
+        return await begun.begin(scope, ledger=self._ledger, by=by)
+
+    async def session(self, scope: Scope) -> Conversation:
+        """A session of which something was kept, or a NotFound."""
+        return await begun.check_begun(scope, ledger=self._ledger)
+
     async def end_session(self, scope: Scope) -> Job:
         """Have a session ended: what is left is learned, its episode is written, what matters is promoted."""
-        conversation = await self._ledger.conversation(scope)
-        await self._check_session(scope, conversation)
+        conversation = await self.session(scope)
         jobs = [closing(scope)]
         if conversation.learned_to < conversation.turn_count and self._learning.by != "off":
             jobs.insert(0, remember.learning_now(scope))
@@ -234,14 +240,10 @@ class Care:
         self.worker.nudge()
         return job
 
-    async def _check_session(self, scope: Scope, conversation: Conversation) -> None:
-        """Raise a NotFound for a session of which nothing was ever kept: a name may be mistyped."""
-        if conversation.turn_count:
-            return
-        here = Listing(filter=Where("level", Op.EQ, str(Level.SESSION)), limit=1000)
-        if not any(record.scope == scope for record in await self._ledger.find(scope, here)):
-            within = f" in project {scope.project}" if scope.project else ""
-            raise NotFound(f"user {scope.user} has no session {scope.session}{within}")
+    async def tell_invocation(self, scope: Scope, invocation: Mapping[str, str]) -> None:
+        """Add to a conversation what an invocation of an agent came to, as the agent tells it, but for secrets."""
+        clean = {name: self._learning.redacting.said(text)[0] for name, text in invocation.items()}
+        await afterwards.tell(scope, clean, self._means)
 
     async def end_run(self, scope: Scope, run: AgentRun) -> tuple[Outcome, ...]:
         """Keep what an agent's run came to: an episode with goal, steps, outcome and lessons, if it was a task."""
@@ -250,12 +252,6 @@ class Care:
     async def sessions(self, user: str, *, limit: int = 100, after: Conversation | None = None) -> list[Conversation]:
         """A user's conversations, the latest first; `after` ended the page before."""
         return await self._ledger.conversations(user, order="newest", limit=limit, after=after)
-
-    async def session(self, scope: Scope) -> Conversation:
-        """The state of one session; a NotFound for one of which nothing was ever kept."""
-        conversation = await self._ledger.conversation(scope)
-        await self._check_session(scope, conversation)
-        return conversation
 
     # Upkeep and review
 
@@ -307,7 +303,7 @@ class Care:
         what.check(scope)
         await self._erasing.bring_in_spilled(scope.user)
         if what.target is Target.SESSION:
-            await self._check_session(scope, await self._ledger.conversation(scope))
+            await self.session(scope)
         receipt = await self._erasing.erase(scope, what, by=by)
         self._let_go(receipt)
         return receipt

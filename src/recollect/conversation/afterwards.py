@@ -187,6 +187,14 @@ async def end_run(scope: Scope, run: Run, means: Means, habits: Afterwards) -> t
         return await _write(conversation, written, means, by=by, effects=effects, since=since)
 
 
+async def tell(scope: Scope, invocation: Mapping[str, Any], means: Means) -> None:
+    """Add what an invocation came to, as its agent tells it, to those of the conversation."""
+    since = await means.ledger.revision(scope.user)
+    conversation = await means.ledger.conversation(scope)
+    written = [Written(invocations=(invocation,))]
+    await _write(conversation, written, means, by=By(BY, "told by its agent"), effects=(), since=since)
+
+
 async def _turns_after(scope: Scope, position: int, means: Means, *, most: int = _MOST_TURNS) -> list[Turn]:
     return await means.ledger.turns(scope, after=position, limit=most)
 

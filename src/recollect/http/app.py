@@ -15,6 +15,7 @@ from recollect.http.access_log import AccessLog
 from recollect.http.auth.middleware import Authentication
 from recollect.http.auth.rules import read_rules
 from recollect.http.described import describe
+from recollect.http.doors.all import DOORS, refusal_shapes
 from recollect.http.doors.own.routes import own_routes
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
@@ -77,15 +78,15 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.settings, app.state.proxy = settings, proxy
     # Set when the server is told to stop, so that streams without an end have one.
     app.state.stopping = threading.Event()
-    for router in (health, metrics, page):
-        app.include_router(router)
     app.router.routes.extend([*own_routes(), *proxy.routes()])
+    for router in (health, metrics, page, *DOORS):
+        app.include_router(router)
     install_errors(app)
     describe(app)
     # Added first, it stands last: whatever else there is has seen a chat before.
     app.add_middleware(Shortcut, proxy)
     app.add_middleware(RateLimit, limits)
-    app.add_middleware(Authentication, rules=rules)
+    app.add_middleware(Authentication, rules=rules, shapes=refusal_shapes())
     app.add_middleware(Gate, admitted_by(settings))
     # Added last, it stands first: what the gate refuses is logged, too.
     app.add_middleware(AccessLog)

@@ -12,7 +12,7 @@ from recollect.http.auth.address import is_within
 from recollect.http.auth.caller import CALLER, LOCAL, WITHHELD, Caller
 from recollect.http.auth.failures import Failures
 from recollect.http.auth.rules import Open, Rules
-from recollect.http.auth.shapes import shape_of
+from recollect.http.auth.shapes import SHAPES, Shape, shape_of
 from recollect.http.auth.shown import Shown, read_shown, without_ours
 from recollect.http.errors import status_of
 from recollect.http.late_service import LateService
@@ -40,9 +40,10 @@ class TooManyFailures(RecollectError):
 class Authentication:
     """The first thing that a request meets, as bare ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules, shapes: Mapping[str, Shape] = SHAPES) -> None:
         self._app = app
         self._rules = rules
+        self._shapes = shapes
         self._failures = Failures()
         self._gateway_headers = frozenset(filter(None, (rules.user_header, rules.project_header)))
 
@@ -53,7 +54,7 @@ class Authentication:
         try:
             scope = await self._admitted(scope)
         except RecollectError as error:
-            await _refuse(scope, send, error)
+            await _refuse(scope, send, error, shape_of(scope["path"], self._shapes))
             return
         await self._app(scope, receive, send)
 
@@ -152,7 +153,7 @@ def _by_gateway(shown: Shown, rules: Rules) -> Caller:
     return Caller(kind="gateway", name="gateway", user=whose.user, project=whose.project or None)
 
 
-async def _refuse(scope: Scope, send: Send, error: RecollectError) -> None:
+async def _refuse(scope: Scope, send: Send, error: RecollectError, shape: Shape) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
@@ -164,5 +165,5 @@ async def _refuse(scope: Scope, send: Send, error: RecollectError) -> None:
         headers = {"Retry-After": str(max(1, math.ceil(error.wait_s)))}
     elif error.retryable:
         headers = {"Retry-After": "1"}
-    body = shape_of(scope["path"])(status, type(error).__name__, str(error))
+    body = shape(status, type(error).__name__, str(error))
     await answer_json(send, status, body, headers)

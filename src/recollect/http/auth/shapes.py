@@ -24,13 +24,13 @@ def as_ours(status: int, code: str, message: str) -> Mapping[str, Any]:
 
 
 # By how a path begins; the longest that fits counts.
-SHAPES: dict[str, Shape] = {
+SHAPES: Mapping[str, Shape] = {
     "/v1/": as_openai,
     "/chat/completions": as_openai,
 }
 
 
-def shape_of(path: str) -> Shape:
+def shape_of(path: str, shapes: Mapping[str, Shape]) -> Shape:
     """How errors look there."""
-    fitting = [prefix for prefix in SHAPES if path.startswith(prefix)]
-    return SHAPES[max(fitting, key=len)] if fitting else as_ours
+    fitting = [prefix for prefix in shapes if path.startswith(prefix)]
+    return shapes[max(fitting, key=len)] if fitting else as_ours

@@ -1,1 +1,1 @@
-"""The doors: each reads its own shapes, calls the one service, and shapes the answer."""
+"""Memories over HTTP: each door reads its own shapes, calls the one service, and shapes the answer."""

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.http.auth.caller import Caller
+from recollect.http.doors.ours import AllButOurs
 from recollect.http.proxy.chat import ChatCompletions
 from recollect.http.proxy.headers import by_name
 from recollect.http.proxy.memory import ChatMemory
@@ -44,7 +45,7 @@ class Proxy:
     def routes(self) -> list[BaseRoute]:
         """The paths; clients whose base URL lacks the version are understood too."""
         chats = [Route(path, _Endpoint(lambda: self.chat), methods=["POST"]) for path in _CHATS]
-        rest = Route("/v1/{path:path}", _Endpoint(lambda: self._rest), methods=_METHODS)
+        rest = AllButOurs("/v1/{path:path}", _Endpoint(lambda: self._rest), methods=_METHODS)
         return [*chats, *responses_routes(lambda _: self._parts), rest]
 
     @asynccontextmanager

@@ -11,8 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from recollect.errors import InvalidInput
-from recollect.http.auth.caller import Asking
 from recollect.http.doors.own.answers import ANY
+from recollect.http.doors.rights import rights
 from recollect.http.late_service import service_of
 from recollect.service import Service
 from recollect.settings import Settings
@@ -21,8 +21,8 @@ PREFIX = "/recollect/v1"
 _PARTS = {"body": "the body", "query": "the address", "path": "the path", "header": "the headers"}
 
 
-_READS = frozenset(["search", "recall", "list_memories_by_filter"])
-_TELLS_NOTHING = frozenset(["add_memory", "remember", "import_memories", "get_version"])
+_READS = ("search", "recall", "list_memories_by_filter")
+_ADDS = ("add_memory", "remember", "import_memories", "get_version")
 _NO_OBJECT = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
 
 
@@ -76,21 +76,12 @@ def told(error: RequestValidationError) -> str:
     return f"{name}: {message[:1].lower()}{message[1:]}"
 
 
-async def allowed(request: Request, caller: Asking) -> None:
-    """Lets through who may do what the route does; what changes something tells it as well, but for what is new."""
-    name = request.scope["route"].name
-    if name not in _TELLS_NOTHING:
-        caller.check_reads()
-    if request.method != "GET" and name not in _READS:
-        caller.check_writes()
-
-
 def router(tag: str, *before: params.Depends) -> APIRouter:
     """A part of this door; every route of it can fail in the ways that any can."""
     return APIRouter(
         prefix=PREFIX,
         tags=[tag],
-        dependencies=[Depends(allowed), *before],
+        dependencies=[rights(reading=_READS, adding=_ADDS), *before],
         route_class=OwnRoute,
         responses=ANY,
         generate_unique_id_function=lambda route: route.name,

@@ -1,0 +1,35 @@
+"""The doors of designs and services that people know, and how each refuses before it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from recollect.http.auth.shapes import SHAPES, Shape
+from recollect.http.doors import mem0_platform, mem0_server, memory, react, sessions
+from recollect.http.doors.door import Door, Refusal
+
+DOORS: tuple[Door, ...] = (
+    memory.router,
+    sessions.router,
+    react.router,
+    mem0_platform.router,
+    mem0_server.router,
+)
+
+
+def refusal_shapes() -> Mapping[str, Shape]:
+    """How whoever may not ask is told so, by how a path begins."""
+    shapes = dict(SHAPES)
+    for door in DOORS:
+        for route in door.routes:
+            path: str = getattr(route, "path", "")
+            shapes[path.partition("{")[0]] = _shape(door)
+    return shapes
+
+
+def _shape(door: Door) -> Shape:
+    def shape(status: int, kind: str, message: str) -> Mapping[str, Any]:
+        return door.shape(Refusal(status=status, message=message, kind=kind))[1]
+
+    return shape

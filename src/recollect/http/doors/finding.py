@@ -1,0 +1,70 @@
+"""What doors ask of the service alike: one memory of a scope, a listing, a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from recollect.errors import NotFound
+from recollect.language.when import spoken_of
+from recollect.model.asked import read_limit, read_score
+from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.query import EVERYTHING, Filter, Not, Op, Where, both
+from recollect.model.scope import Scope
+from recollect.model.text import checked_text
+from recollect.model.times import now
+from recollect.recall import Search
+from recollect.service import Service
+from recollect.settings import Settings
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+# What is listed and searched for: what was kept or learned, not what was said.
+NO_TURNS: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
+
+
+async def held(service: Service, scope: Scope, id: str, *, gone: bool = False) -> MemoryRecord:
+    """A memory of the scope that is active, or `gone` all the same; unknown and foreign ids are the same NotFound."""
+    record = await service.get(scope, id)
+    if scope.session:
+        inside = record.scope == scope
+    else:
+        inside = not scope.project or record.scope.project in ("", scope.project)
+    if not inside or not (gone or record.status is Status.ACTIVE):
+        raise NotFound(f"no memory {id}")
+    return record
+
+
+def among(field: str, values: Sequence[str]) -> Filter:
+    """True where the field has one of the values; without any, always."""
+    return Where(field, Op.IN, tuple(values)) if values else EVERYTHING
+
+
+def looked_for(
+    query: str,
+    settings: Settings,
+    *,
+    limit: int | None = None,
+    min_score: float | None = None,
+    filter: Filter = EVERYTHING,
+    vector: Vector | None = None,
+) -> Search:
+    """A search among memories, with what the settings say where the request does not; times in it are understood."""
+    query = checked_text(query, name="query")
+    times = spoken_of(query, at=now(), mode=settings.time_words)
+    return Search(
+        query=query,
+        limit=read_limit(settings.search_limit if limit is None else limit),
+        min_score=read_score(settings.search_min_score if min_score is None else min_score, name="threshold"),
+        filter=both(both(filter, NO_TURNS), times.filter),
+        vector=vector,
+        periods=times.periods,
+        turns=False,
+    )
+
+
+def local_time(at: datetime) -> str:
+    """A time in UTC to the second, without saying so, as services that know one zone write it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,165 @@
+"""mem0's filters as ours: whose memories they speak of, and what must hold of those.
+
+A filter joins by AND, OR and NOT (NOT takes one or a list, none of which may hold) and compares by eq, ne, in, nin,
+gt, gte, lt, lte, contains and icontains; "*" is any value. A name that is no field of a
+memory is one in its metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from recollect.errors import InvalidFilter
+from recollect.http.doors.mem0_names import KINDS, TOLD_IN_METADATA, owner
+from recollect.model.filters import MAX_DEPTH, read_filter, where
+from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
+
+NOTHING: Filter = Or(())
+ANYONE = "*"
+_TIMES = {"created_at": "created_at", "updated_at": "updated_at", "timestamp": "occurred_at"}
+_OPS = {*Op, "nin", "icontains"}
+
+
+def owners_named(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> set[str]:
+    """The users of ours that a filter may speak of, as entities of these kinds; "*" if it speaks of any."""
+    found: set[str] = set()
+    for name, value in _comparisons(plain, depth=0):
+        kind = name.removesuffix("_id")
+        if kind in kinds and kind != name:
+            values = _texts(name, value)
+            # Any agent is any agent of those users that are named.
+            found |= {owner(kind, each) for each in values if each != ANYONE or kind == "user"}
+    return found
+
+
+def filter_for(user: str, plain: Mapping[str, Any]) -> Filter:
+    """What must hold of a memory of this user; NOTHING if the filter is of others."""
+    return read_filter(_read(plain, user, depth=0))
+
+
+def _comparisons(plain: Any, *, depth: int) -> Iterator[tuple[str, Any]]:
+    if depth > MAX_DEPTH:
+        raise InvalidFilter(f"the filter is nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(plain, Mapping):
+        raise InvalidFilter("a filter is an object such as {'user_id': 'alex'}")
+    for name, value in plain.items():
+        if name.upper() in ("AND", "OR", "NOT"):
+            for part in value if isinstance(value, list) else [value]:
+                yield from _comparisons(part, depth=depth + 1)
+        else:
+            yield name, value
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    """The values that a name is compared with, whichever way."""
+    values = list(value.values()) if isinstance(value, Mapping) else [value]
+    flat = [each for one in values for each in (one if isinstance(one, list) else [one]) if each is not None]
+    if not all(isinstance(each, str) for each in flat):
+        raise InvalidFilter(f"{name} is compared with text")
+    return flat
+
+
+def _read(plain: Any, user: str, *, depth: int) -> Filter:
+    if depth > MAX_DEPTH:
+        raise InvalidFilter(f"the filter is nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(plain, Mapping):
+        raise InvalidFilter("a filter is an object such as {'user_id': 'alex'}")
+    return _all([_part(name, value, user, depth=depth) for name, value in plain.items()])
+
+
+def _part(name: str, value: Any, user: str, *, depth: int) -> Filter:
+    joiner = name.upper()
+    if joiner in ("AND", "OR", "NOT"):
+        if joiner != "NOT" and not isinstance(value, list):
+            raise InvalidFilter(f"{joiner} takes a list of filters")
+        parts = [_read(each, user, depth=depth + 1) for each in (value if isinstance(value, list) else [value])]
+        return _all(parts) if joiner == "AND" else _any(parts) if joiner == "OR" else _not(_any(parts))
+    if name == "metadata" and isinstance(value, Mapping):
+        return _all([_field(f"metadata.{inside}", each) for inside, each in value.items()])
+    if name == "user_id":
+        return _each(value, lambda op, each: _is_user(op, each, user))
+    return _field(name, value)
+
+
+def _field(name: str, value: Any) -> Filter:
+    if name in TOLD_IN_METADATA:
+        name = f"metadata.{name}"
+    if name in ("memory_ids", "id"):
+        return _each(value, lambda op, each: _compared("id", op, _own_ids(each)))
+    if name in ("categories", "category"):
+        return _each(value, _of_category)
+    if name in ("keywords", "memory"):
+        return _each(value, lambda op, each: _compared("content", op, each))
+    if name == "run_id":
+        return _each(value, lambda op, each: _compared("session_id", op, each))
+    field = _TIMES.get(name) or (name if name.startswith("metadata.") else f"metadata.{name}")
+    return _each(value, lambda op, each: _compared(field, op, each))
+
+
+def _each(value: Any, compare: Callable[[str, Any], Filter]) -> Filter:
+    """All comparisons of one name; a bare value is to be equal, a list to hold the value."""
+    if isinstance(value, Mapping):
+        if not value or not all(isinstance(op, str) and op.lower() in _OPS for op in value):
+            raise InvalidFilter(f"the operators of a filter are {', '.join(sorted(_OPS))}")
+        return _all([compare(op.lower(), each) for op, each in value.items()])
+    return compare("in" if isinstance(value, list) else "eq", value)
+
+
+def _compared(field: str, op: str, value: Any) -> Filter:
+    if value == ANYONE and op in ("eq", "in"):
+        return Where(field, Op.NE, "") if field == "session_id" else Where(field, Op.CONTAINS, "")
+    if value is None and op in ("eq", "ne") and field != "session_id":
+        there = Where(field, Op.CONTAINS, "")
+        return Not(there) if op == "eq" else there
+    if op == "nin":
+        return Not(where(field, Op.IN, value))
+    if op == "icontains":
+        if not isinstance(value, str):
+            raise InvalidFilter("icontains is compared with text")
+        # Stores compare letter for letter; these are the ways in which words are written.
+        forms = {value, value.lower(), value.upper(), value.capitalize(), value.title()}
+        return _any([where(field, Op.CONTAINS, form) for form in sorted(forms)])
+    return where(field, op, value)
+
+
+def _of_category(op: str, value: Any) -> Filter:
+    """A category of theirs is a tag of ours, or our category."""
+    wanted = value if isinstance(value, list) else [value]
+    either = _any([where("tags", Op.IN, wanted), where("category", Op.IN, wanted)])
+    return Not(either) if op in ("ne", "nin") else either
+
+
+def _is_user(op: str, value: Any, user: str) -> Filter:
+    values = value if isinstance(value, list) else [value]
+    if op not in ("eq", "in", "ne", "nin"):
+        raise InvalidFilter("user_id is compared with eq, ne, in or nin")
+    holds = (user in values or ANYONE in values) is (op in ("eq", "in"))
+    return EVERYTHING if holds else NOTHING
+
+
+def _own_ids(value: Any) -> Any:
+    """Ids as we keep them, without what they say of their owner."""
+    if isinstance(value, list):
+        return [_own_ids(each) for each in value]
+    return value.partition(".")[0] if isinstance(value, str) else value
+
+
+def _all(parts: list[Filter]) -> Filter:
+    if NOTHING in parts:
+        return NOTHING
+    left = tuple(part for part in parts if part != EVERYTHING)
+    return left[0] if len(left) == 1 else And(left)
+
+
+def _any(parts: list[Filter]) -> Filter:
+    if EVERYTHING in parts:
+        return EVERYTHING
+    left = tuple(part for part in parts if part != NOTHING)
+    return left[0] if len(left) == 1 else Or(left)
+
+
+def _not(part: Filter) -> Filter:
+    if part == NOTHING:
+        return EVERYTHING
+    return NOTHING if part == EVERYTHING else Not(part)

@@ -1,0 +1,116 @@
+"""What is remembered of a session by REST: /api/sessions/{sessionId}/memories.
+
+There is a session once something was said or kept in it, or once it was begun by POST /api/sessions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query
+
+from recollect.errors import NotFound
+from recollect.http.doors import sessions_shapes as shapes
+from recollect.http.doors.asking import Asking, Serving, Set
+from recollect.http.doors.door import Door, refusals
+from recollect.http.doors.finding import NO_TURNS, held, looked_for
+from recollect.model.ids import new_id
+from recollect.model.query import Listing, Op, Where
+from recollect.model.scope import Level, Scope
+from recollect.model.times import now
+from recollect.read.format import format_context
+from recollect.remember import NewMemory
+
+router = Door(
+    prefix="/api/sessions",
+    tags=["sessions"],
+    shape=shapes.refused,
+    adding=["begin_session", "create_memory"],
+    responses=refusals(shapes.NotHere, 400, 403, 404, 503),
+)
+
+_STYLE = "session-service"
+_MOST = 1000
+SessionId = Annotated[str, Path(description="The session.", examples=["7d0f3f5e-8f0a-4a53-9a83-3f1f0f6f8c11"])]
+MemoryId = Annotated[str, Path(description="The memory.")]
+UserId = Annotated[str | None, Query(description="Whose session; without one, the user of chats that name none.")]
+ProjectId = Annotated[str | None, Query(description="The project that the session is in, if any.")]
+Asked = Annotated[str, Query(description="What is being asked.", examples=["When is the deadline?"])]
+Limit = Annotated[int | None, Query(ge=1, le=_MOST, description="How many; without one, what is set up.")]
+
+
+class SessionNotFound(NotFound):
+    """There is no such session for this user."""
+
+
+def _named(
+    caller: Asking, settings: Set, sessionId: SessionId, user_id: UserId = None, project_id: ProjectId = None
+) -> Scope:
+    # The requests of this design name no user: a service of one's own has one.
+    alone = settings.chat_user if caller.kind == "local" else None
+    return caller.scope(user_id or caller.user or alone, project_id, sessionId)
+
+
+async def _begun(service: Serving, named: Annotated[Scope, Depends(_named)]) -> Scope:
+    try:
+        return (await service.care.session(named)).scope
+    except NotFound as error:
+        raise SessionNotFound(str(error)) from None
+
+
+Session = Annotated[Scope, Depends(_begun)]
+
+
+@router.post("", status_code=201)
+async def begin_session(
+    caller: Asking,
+    service: Serving,
+    settings: Set,
+    new: shapes.NewSession | None = None,
+    user_id: UserId = None,
+    project_id: ProjectId = None,
+) -> shapes.Session:
+    """Begin a session before anything is said in it. A chat begins its own; one that there is stays as it is."""
+    session = _named(caller, settings, (new and new.sessionId) or new_id(), user_id, project_id)
+    await service.care.begin_session(session, by=caller.by())
+    return shapes.Session(sessionId=session.session)
+
+
+@router.get("/{sessionId}/memories")
+async def list_memories(service: Serving, session: Session) -> list[shapes.SessionMemory]:
+    """All memories of a session, newest first."""
+    page = await service.find(session, Listing(filter=NO_TURNS, limit=_MOST))
+    return [shapes.shaped(record) for record in page]
+
+
+@router.post("/{sessionId}/memories", status_code=201)
+async def create_memory(
+    caller: Asking, service: Serving, session: Session, new: shapes.NewSessionMemory
+) -> shapes.SessionMemory:
+    """Keep a memory in a session, word for word but for secrets."""
+    fields = {"category": new.type, "importance": new.importance, "level": str(Level.SESSION)}
+    outcome = await service.add(session, NewMemory(content=new.content, fields=fields), by=caller.by())
+    return shapes.shaped(outcome.record)
+
+
+@router.get("/{sessionId}/memories/relevant")
+async def relevant_memories(
+    service: Serving, settings: Set, session: Session, query: Asked, limit: Limit = None
+) -> shapes.Relevant:
+    """The memories of a session that fit a query, best first, and the text of them for a prompt."""
+    search = looked_for(query, settings, limit=limit, filter=Where("session_id", Op.EQ, session.session))
+    hits = (await service.search(session, search)).hits
+    context = format_context(_STYLE, hits, budget_tokens=settings.context_tokens, now=now())
+    return shapes.Relevant(memories=[shapes.shaped(hit.record) for hit in hits], context=context.text)
+
+
+@router.get("/{sessionId}/memories/{memoryId}")
+async def get_memory(service: Serving, session: Session, memoryId: MemoryId) -> shapes.SessionMemory:
+    """One memory of a session. One of another session or user answers like one that there is not."""
+    return shapes.shaped(await held(service, session, memoryId))
+
+
+@router.delete("/{sessionId}/memories/{memoryId}", status_code=204)
+async def delete_memory(caller: Asking, service: Serving, session: Session, memoryId: MemoryId) -> None:
+    """Forget a memory of a session, with the turns it was learned from; it can be undone."""
+    await service.forget(session, (await held(service, session, memoryId)).id, by=caller.by())

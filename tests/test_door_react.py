@@ -1,0 +1,189 @@
+"""/api/react: facts, episodes and conversations of an agent, by the second design's requests and responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from door_samples import UNKNOWN, broken, served
+from fastapi.testclient import TestClient
+
+HERE: dict[str, Any] = {"user": "alex", "collection": "payments"}
+TALK: dict[str, Any] = {"user": "alex", "conversation_id": "monday"}
+PORT = "The payment service listens on port 8443"
+EPISODE: dict[str, Any] = {
+    "goal": "Deploy the payment service",
+    "steps": ["npm build", "docker push"],
+    "outcome": "deployed on port 8443",
+    "lessons": "Check the port first",
+}
+INVOCATION: dict[str, Any] = {
+    "query": "Deploy the payment service",
+    "summary": "User asked for a deployment, agent built and pushed, result was a deployment",
+    "result": "deployed",
+    "timestamp": "2026-03-15T10:00:00Z",
+}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    with served(tmp_path, preset="react-mem") as client:
+        yield client
+
+
+def ask(client: TestClient, path: str, **body: Any) -> dict[str, Any]:
+    answer = client.post(f"/api/react{path}", json=body)
+    assert answer.status_code == 200, answer.text
+    told: dict[str, Any] = answer.json()
+    assert told.pop("error") is None
+    return told
+
+
+def refused(client: TestClient, path: str, **body: Any) -> tuple[int, str]:
+    # Written in ASCII, so that what no client would send can be sent.
+    headers = {"content-type": "application/json"}
+    answer = client.post(f"/api/react{path}", content=json.dumps(body), headers=headers)
+    assert list(answer.json()) == ["error"]
+    assert list(answer.json()["error"]) == ["type", "message"]
+    return answer.status_code, answer.json()["error"]["type"]
+
+
+def facts(client: TestClient, query: str, **more: Any) -> list[str]:
+    return [each["content"] for each in ask(client, "/facts/retrieve", query=query, **{**HERE, **more})["facts"]]
+
+
+def test_a_fact_is_stored_and_retrieved_with_the_designs_fields(client: TestClient) -> None:
+    stored = ask(client, "/facts/store", content=PORT, source="monday", metadata={"verified": True}, **HERE)
+    assert list(stored) == ["fact_id"]
+    [fact] = ask(client, "/facts/retrieve", query="Which port does the payment service use?", **HERE)["facts"]
+    assert list(fact) == ["id", "content", "source", "timestamp", "metadata"]
+    assert (fact["id"], fact["content"], fact["source"]) == (stored["fact_id"], PORT, "monday")
+    assert fact["metadata"] == {"verified": True}
+
+
+def test_five_facts_and_three_episodes_are_retrieved_by_default(client: TestClient) -> None:
+    for number in range(8):
+        ask(client, "/facts/store", content=f"Service number {number} listens on port {8000 + number}", **HERE)
+        ask(client, "/episodes/store", **{**EPISODE, "goal": f"Deploy service number {number}"}, **HERE)
+    assert len(facts(client, "Which port does a service listen on?")) == 5
+    assert len(facts(client, "Which port does a service listen on?", top_k=2)) == 2
+    found = ask(client, "/episodes/retrieve", query="deploy a service", **HERE)
+    assert len(found["episodes"]) == 3
+
+
+def test_a_deleted_fact_is_not_retrieved(client: TestClient) -> None:
+    id = ask(client, "/facts/store", content=PORT, **HERE)["fact_id"]
+    assert ask(client, "/facts/delete", fact_id=id, **HERE) == {"success": True}
+    assert facts(client, "port") == []
+    assert refused(client, "/facts/delete", fact_id=id, **HERE) == (404, "NotFound")
+
+
+def test_an_episode_is_stored_and_retrieved_with_the_designs_fields(client: TestClient) -> None:
+    stored = ask(client, "/episodes/store", **EPISODE, metadata={"run": 7}, **HERE)
+    ask(client, "/facts/store", content=PORT, **HERE)
+    [episode] = ask(client, "/episodes/retrieve", query="deploy the payment service", **HERE)["episodes"]
+    assert list(episode) == ["id", "goal", "steps", "outcome", "lessons", "timestamp", "metadata"]
+    assert {name: episode[name] for name in EPISODE} == EPISODE
+    assert (episode["id"], episode["metadata"]) == (stored["episode_id"], {"run": 7})
+    # And is no fact.
+    assert facts(client, "deploy the payment service") == [PORT]
+    assert refused(client, "/facts/delete", fact_id=stored["episode_id"], **HERE) == (404, "NotFound")
+
+
+def test_a_conversation_keeps_what_its_invocations_came_to_in_order(client: TestClient) -> None:
+    empty = ask(client, "/conversations/get", **TALK)["conversation"]
+    assert (empty["conversation_id"], empty["invocations"]) == ("monday", [])
+    second = {**INVOCATION, "query": "And the tests?", "result": "they pass"}
+    assert ask(client, "/conversations/update", **TALK, invocation_summary=INVOCATION) == {"success": True}
+    ask(client, "/conversations/update", **TALK, invocation_summary=second)
+    held = ask(client, "/conversations/get", **TALK)["conversation"]
+    assert list(held) == ["conversation_id", "invocations", "metadata"]
+    assert held["invocations"] == [INVOCATION, second]
+
+
+def test_a_conversation_that_is_over_can_be_ended(client: TestClient) -> None:
+    ask(client, "/conversations/update", **TALK, invocation_summary=INVOCATION)
+    assert ask(client, "/conversations/end", **TALK) == {"success": True}
+
+    async def look_after() -> None:
+        await client.app.state.service.care.work_off()  # type: ignore[attr-defined]
+
+    client.portal.call(look_after)  # type: ignore[union-attr]
+    held = ask(client, "/conversations/get", **TALK)["conversation"]
+    assert held["metadata"]["closed"] is True
+    assert held["invocations"] == [INVOCATION]
+    assert refused(client, "/conversations/end", user="alex", conversation_id="never") == (404, "NotFound")
+
+
+def test_secrets_are_kept_out_of_what_an_invocation_came_to(client: TestClient) -> None:
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    told = {**INVOCATION, "result": f"the key is {secret}"}
+    ask(client, "/conversations/update", **TALK, invocation_summary=told)
+    assert secret not in client.post("/api/react/conversations/get", json=TALK).text
+
+
+def test_a_ready_made_vector_is_used_and_its_dimension_is_checked(client: TestClient) -> None:
+    dimensions = client.get("/health").json()["dimensions"]
+    one, other = [1.0] + [0.0] * (dimensions - 1), [0.0] * (dimensions - 1) + [1.0]
+    ask(client, "/facts/store", content="alpha", embedding=one, **HERE)
+    ask(client, "/facts/store", content="omega", embedding=other, **HERE)
+    assert facts(client, "unrelated words", embedding=other, top_k=1) == ["omega"]
+    assert facts(client, "unrelated words", embedding=one, top_k=1) == ["alpha"]
+    for path in ("/facts/retrieve", "/episodes/retrieve"):
+        assert refused(client, path, query="x", embedding=[1.0, 2.0], **HERE) == (400, "InvalidInput")
+    assert refused(client, "/facts/store", content="x", embedding=[0.0] * dimensions, **HERE)[0] == 400
+
+
+def test_collections_and_users_do_not_see_each_others_memory(client: TestClient) -> None:
+    id = ask(client, "/facts/store", content=PORT, **HERE)["fact_id"]
+    ask(client, "/episodes/store", **EPISODE, **HERE)
+    ask(client, "/conversations/update", **TALK, invocation_summary=INVOCATION)
+    for other in ({"collection": "other"}, {"user": "eve"}):
+        assert facts(client, "port", **other) == []
+        assert ask(client, "/episodes/retrieve", query="deploy", **{**HERE, **other}) == {"episodes": []}
+        for fact_id in (id, UNKNOWN):
+            assert refused(client, "/facts/delete", fact_id=fact_id, **{**HERE, **other}) == (404, "NotFound")
+    theirs = ask(client, "/conversations/get", user="eve", conversation_id="monday")["conversation"]
+    assert theirs["invocations"] == []
+    assert refused(client, "/conversations/end", user="eve", conversation_id="monday") == (404, "NotFound")
+    assert facts(client, "port") == [PORT]
+
+
+def test_a_gateway_says_who_it_is_and_nobody_else_can(client: TestClient) -> None:
+    ask(client, "/facts/store", content=PORT, **HERE)
+    gateway = {"x-authz-user-id": "alex"}
+    body = {"query": "port", "collection": "payments"}
+    answer = client.post("/api/react/facts/retrieve", json=body, headers=gateway)
+    assert [each["content"] for each in answer.json()["facts"]] == [PORT]
+    answer = client.post(
+        "/api/react/facts/retrieve", json={**body, "user": "alex"}, headers={"x-authz-user-id": "eve"}
+    )
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/facts/retrieve", {"query": "x"}),
+        ("/facts/retrieve", {"query": " ", "user": "alex"}),
+        ("/facts/retrieve", {"query": "x", "user": "alex", "top_k": 0}),
+        ("/facts/retrieve", {"query": "x", "user": "alex", "topk": 3}),
+        ("/facts/store", {"content": "", "user": "alex"}),
+        ("/facts/store", {"content": "x", "user": "alex", "metadata": {"lone": "\ud800"}}),
+        ("/episodes/store", {"goal": " ", "user": "alex"}),
+        ("/conversations/get", {"user": "alex"}),
+        ("/conversations/update", {**TALK, "invocation_summary": {"query": "x"}}),
+        ("/conversations/update", {**TALK, "conversation_id": "a\nb", "invocation_summary": INVOCATION}),
+        ("/facts/delete", {"user": "alex"}),
+    ],
+)
+def test_what_a_request_gets_wrong_is_told(client: TestClient, path: str, body: Any) -> None:
+    assert refused(client, path, **body)[0] == 400
+
+
+def test_a_memory_that_cannot_answer_says_so(client: TestClient) -> None:
+    broken(client)
+    assert refused(client, "/facts/retrieve", query="x", **HERE)[0] == 503

@@ -80,6 +80,7 @@ def test_a_key_may_be_shown_as_clients_do(client: TestClient, header: Any) -> No
         "admin": False,
         "reads": True,
         "writes": False,
+        "is_unknown": False,
         "scope": {"user": "ann", "project": "p", "session": ""},
     }
 
@@ -137,7 +138,7 @@ def test_a_key_for_everyone_has_to_name_a_user(client: TestClient) -> None:
     headers = bearer(make_key(client, everyone=True))
     assert client.get("/whoami", headers=headers, params={"user_id": "bob"}).json()["scope"]["user"] == "bob"
     answer = client.get("/whoami", headers=headers)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "MissingUser")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "MissingUser")
 
 
 # Gateways

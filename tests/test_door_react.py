@@ -167,7 +167,6 @@ def test_a_gateway_says_who_it_is_and_nobody_else_can(client: TestClient) -> Non
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/facts/retrieve", {"query": "x"}),
         ("/facts/retrieve", {"query": " ", "user": "alex"}),
         ("/facts/retrieve", {"query": "x", "user": "alex", "top_k": 0}),
         ("/facts/retrieve", {"query": "x", "user": "alex", "topk": 3}),
@@ -182,6 +181,10 @@ def test_a_gateway_says_who_it_is_and_nobody_else_can(client: TestClient) -> Non
 )
 def test_what_a_request_gets_wrong_is_told(client: TestClient, path: str, body: Any) -> None:
     assert refused(client, path, **body)[0] == 400
+
+
+def test_a_request_that_names_nobody_is_asked_to(client: TestClient) -> None:
+    assert refused(client, "/facts/retrieve", query="x") == (401, "MissingUser")
 
 
 def test_a_memory_that_cannot_answer_says_so(client: TestClient) -> None:

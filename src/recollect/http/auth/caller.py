@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from recollect.errors import MissingUser, NotAllowed, NotFound
+from recollect.errors import MissingUser, NotAllowed, NotFound, StoreUnavailable
 from recollect.model.change import Actor, By
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
@@ -28,6 +28,8 @@ class Caller:
     admin: bool = False
     reads: bool = True
     writes: bool = True
+    # Whether the ledger was asked in vain who this is: chats go on, and nothing is told.
+    is_unknown: bool = False
 
     def scope(
         self, user_id: str | None = None, project_id: str | None = None, session_id: str | None = None
@@ -67,18 +69,25 @@ class Caller:
 
     def check_reads(self) -> None:
         """Raise if they may only write."""
+        self._check_known()
         if not self.reads:
             raise NotAllowed("this key may write, not read")
 
     def check_writes(self) -> None:
         """Raise if they may only read."""
+        self._check_known()
         if not self.writes:
             raise NotAllowed("this key may read, not write")
 
     def check_admin(self) -> None:
         """Raise if this is not for them: it concerns everyone."""
+        self._check_known()
         if not self.admin:
             raise NotAllowed("this is for admin keys: it concerns everyone")
+
+    def _check_known(self) -> None:
+        if self.is_unknown:
+            raise StoreUnavailable("the ledger does not answer, so nobody can tell whether keys are asked for")
 
     def by(self, why: str = "", *, actor: Actor = Actor.AGENT) -> By:
         """How history tells of what they change."""

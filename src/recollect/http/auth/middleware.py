@@ -126,7 +126,7 @@ async def _on_this_machine(late: LateService) -> Caller | None:
     try:
         return None if await late.get().keyring.is_used() else LOCAL
     except Unavailable:
-        return Caller(kind="local", name="local", reads=False)
+        return Caller(kind="local", name="local", reads=False, is_unknown=True)
 
 
 def _of_key(key: ApiKey) -> Caller:

@@ -27,6 +27,8 @@ _EXAMPLE: dict[str, JsonValue] = {
 }
 # What each of our errors is called here.
 _CODES = {
+    "NotAllowed": "FORBIDDEN",
+    "Unauthenticated": "UNAUTHORIZED",
     "MissingUser": "MISSING_USER_ID",
     "NotFound": "NOT_FOUND",
     "InvalidText": "INVALID_TEXT",

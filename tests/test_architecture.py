@@ -24,6 +24,7 @@ LAYERS = [
     ["api_open"],
     ["warm"],
     ["wiring"],
+    ["sharing"],
     ["service"],
     ["care", "keyring"],
     ["erasing"],

@@ -36,6 +36,7 @@ from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
 from recollect.shared.buckets import Buckets
+from recollect.shared.news import News
 from recollect.upkeep import reembed, review, transfer
 from recollect.upkeep import undo as undoing
 from recollect.upkeep.chores import Housekeeping
@@ -72,8 +73,11 @@ class Service:
         most_waiting: int = 1000,
         spill: Path | None = None,
         again: Again | None = None,
+        news: News | None = None,
     ) -> None:
         self._ledger = finders.ledger
+        self.news = news or News()
+        self._ledger.on_change = self.news.tell
         self._again = again
         # How much a user may have kept in a minute; doors that are open to many set it.
         self.writes: Buckets | None = None
@@ -369,7 +373,15 @@ class Service:
         """Finish what is under way and let go of everything."""
         async with AsyncExitStack() as parts:
             # The last is closed first, and each of them even if closing another fails.
-            for part in (self._ledger, self._embedder, self._index, self._finders.reranker, self._chat, self._again):
+            for part in (
+                self._ledger,
+                self._embedder,
+                self._index,
+                self._finders.reranker,
+                self._chat,
+                self._again,
+                self.news,
+            ):
                 if part is not None:
                     parts.push_async_callback(part.close)
             parts.push_async_callback(self._accesses.close)

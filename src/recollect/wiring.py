@@ -5,29 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
-from random import randrange
 
-from recollect import __version__
 from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.ledger.protocol import Ledger
-from recollect.model.times import now
 from recollect.model.usage import Allowance
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.models.rerank import Reranker
 from recollect.observe.traces import start_traces
-from recollect.read.again import Again
 from recollect.read.rank import Weights
 from recollect.read.ruler import RulerOf
 from recollect.recall import Finders, Habits, Taste
 from recollect.remember import Learning
 from recollect.service import Service
 from recollect.settings import Settings
+from recollect.sharing import open_again, open_news
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.prune import Pruning
 from recollect.upkeep.quota import Quotas
@@ -48,7 +43,6 @@ _HUBS = ("model2vec", "sentence-transformers", "fastembed")
 _RERANKER_HUBS = ("sentence-transformers", "fastembed")
 _MEGABYTE = 1 << 20
 # Two ledgers that are first asked in one microsecond differ by chance.
-_SHARED_SINCE = "shared"
 
 
 async def open_service(settings: Settings, *, embedder: Embedder | None = None) -> Service:
@@ -73,7 +67,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
         if reranker is not None:
             opened.push_async_callback(reranker.close)
         finders = Finders(ledger, index, embedder, RulerOf(embedder), reranker)
-        again = await _open_again(settings, finders, habits)
+        again = await open_again(settings, finders, habits)
         service = Service(
             finders,
             chat=open_chat(settings),
@@ -85,40 +79,10 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
             most_waiting=settings.most_waiting_jobs,
             spill=spill_folder(settings),
             again=again,
+            news=await open_news(settings, ledger),
         )
         opened.pop_all()
     return service
-
-
-async def _open_again(settings: Settings, finders: Finders, habits: Habits) -> Again | None:
-    """What gives answers again that were found before, where there is a Redis to hold them."""
-    if not settings.redis_url:
-        return None
-    from recollect.shared.answers import Answers
-    from recollect.shared.link import Link
-
-    link = Link(settings.redis_url, timeout_s=settings.redis_timeout_s)
-    answers = Answers(
-        link,
-        ledger_id=await _ledger_id(finders.ledger),
-        prefix=settings.redis_prefix,
-        ttl_s=settings.cache_ttl_s,
-    )
-    # A set is told in another order by every process.
-    plain = replace(habits, withhold=frozenset())
-    ways = repr(
-        (__version__, plain, sorted(habits.withhold), finders.embedder.model, settings.reranker, settings.llm)
-    )
-    return Again(answers, finders.ledger, ways=ways, from_s=settings.cache_from_ms / 1000)
-
-
-async def _ledger_id(ledger: Ledger) -> str:
-    """What tells this ledger from every other that shares a Redis: the moment it was first asked for."""
-    moments = await ledger.moments()
-    if _SHARED_SINCE not in moments:
-        await ledger.note_moments({_SHARED_SINCE: now() + timedelta(microseconds=randrange(10**9))})
-        moments = await ledger.moments()
-    return moments[_SHARED_SINCE].isoformat()
 
 
 def _habits(settings: Settings) -> Habits:

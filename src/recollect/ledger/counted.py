@@ -14,6 +14,10 @@ _LEARNED_BY = "extraction"
 _NEW = (Verb.ADD, Verb.SUPERSEDE)
 
 
+def unheard(user: str) -> None:
+    """Where nobody wants to know that something of a user's has changed."""
+
+
 def counted(applied: Applied, effects: Sequence[Effect], by: By) -> Applied:
     """The same, counted."""
     saved = sum(

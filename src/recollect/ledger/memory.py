@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.errors import NotFound, StoreUnavailable
-from recollect.ledger.counted import counted
+from recollect.ledger.counted import counted, unheard
 from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.fields import to_plain
 from recollect.ledger.memory_rows import (
@@ -70,6 +70,7 @@ class MemoryLedger(MemoryTurns):
         self._row_count = 0
         self._entry_count = 0
         self._closed = False
+        self.on_change: Callable[[str], None] = unheard
 
     async def apply(
         self,
@@ -137,6 +138,7 @@ class MemoryLedger(MemoryTurns):
         for id, vector in vectors.items():
             user.rows[id].vectors[self._model] = vector
         self._write_lines(user, planned, batch=batch, by=by)
+        self.on_change(scope.user)
         return Applied(batch, tuple(planned.outcomes))
 
     def _write_lines(self, user: User, planned: Plan, *, batch: str, by: By) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -36,6 +36,8 @@ from recollect.model.times import now
 class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
+    on_change: Callable[[str], None]
+
     def __init__(self) -> None:
         super().__init__()
         MemoryKeys.__init__(self)
@@ -62,7 +64,9 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys):
             session=scope.session if what.target is Target.SESSION else "",
             ids=(what.id,) if what.id else (),
         )
-        return self._erase(scope, what, noted, by)
+        receipt = self._erase(scope, what, noted, by)
+        self.on_change(scope.user)
+        return receipt
 
     def _erase(self, scope: Scope, what: Erase, noted: Erasure, by: By) -> Receipt:
         user = self._user(scope.user)

@@ -102,7 +102,12 @@ class Unembedded:
 
 
 class Ledger(Jobs, Responses, Keys, Protocol):
-    """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk."""
+    """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk.
+
+    `on_change` is called with the user once something of theirs has changed.
+    """
+
+    on_change: Callable[[str], None]
 
     # Writing ---------------------------------------------------------------------------------------
 

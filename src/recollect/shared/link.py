@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,7 @@ _T = TypeVar("_T")
 _MOST_CONNECTIONS = 64
 # After so many failures in a row it is left alone for a while, then one call tries again.
 _FAILURES = 3
+_LISTEN_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0
 
 
@@ -92,6 +93,22 @@ class Link:
             _log.warning("%s", self.trouble)
         self._pause_s = min(max(self._pause_s * 2, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
         self._closed_until = monotonic() + self._pause_s
+
+    async def listen(self, channel: str) -> AsyncIterator[str]:
+        """What is published there, and a first empty text once that is heard; a CacheUnavailable when it ends."""
+        from redis.exceptions import RedisError
+
+        try:
+            async with self._redis.pubsub(ignore_subscribe_messages=True) as heard:
+                async with asyncio.timeout(self._timeout_s):
+                    await heard.subscribe(channel)
+                yield ""
+                while True:
+                    message = await heard.get_message(timeout=_LISTEN_S)
+                    if message is not None:
+                        yield message["data"].decode()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise CacheUnavailable(f"Redis does not answer ({type(error).__name__})") from None
 
     def script(self, text: str) -> Callable[[Redis, list[str], list[Any]], Awaitable[Any]]:
         """A script that runs in Redis as one step."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.ledger.counted import counted
+from recollect.ledger.counted import counted, unheard
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
@@ -51,6 +51,7 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         self._writer = change_sql.Writer(engine, model)
         self._lengths = LengthCache()
         self._postings = PostingCache()
+        self.on_change: Callable[[str], None] = unheard
 
     @classmethod
     async def open(cls, engine: Engine, model: EmbeddingModel) -> SqlLedger:
@@ -80,12 +81,15 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
                 tx, self._writer, scope, changes, by=by, once=once, effects=effects, since=since
             )
         )
+        self.on_change(scope.user)
         return counted(applied, effects, by)
 
     async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
-        return await self._engine.write(
+        undone = await self._engine.write(
             lambda tx: change_sql.undo(tx, self._writer, scope, entry_id, by=by, whole=whole)
         )
+        self.on_change(scope.user)
+        return undone
 
     async def append(
         self,
@@ -98,7 +102,11 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         given_at: datetime | None = None,
     ) -> Appended:
         new = turn_sql.NewTurns(turns, vectors, given_at)
-        return await self._engine.write(lambda tx: turn_sql.append(tx, self._writer, scope, new, by=by, jobs=jobs))
+        appended = await self._engine.write(
+            lambda tx: turn_sql.append(tx, self._writer, scope, new, by=by, jobs=jobs)
+        )
+        self.on_change(scope.user)
+        return appended
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
         await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at))
@@ -203,6 +211,7 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
 
     async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
         erased = await self._engine.write(lambda tx: erase_sql.erase(tx, self._writer, scope, what, by=by))
+        self.on_change(scope.user)
         return await self._told(scope, what, erased)
 
     async def purge(self, before: datetime) -> Cleared:

@@ -24,7 +24,9 @@ from recollect.service import Service
 
 changes = router("changes")
 EVENTS = "text/event-stream"
+# What this process changes is told at once; what others do is looked for, but for a Redis that tells of it.
 LOOK_EVERY_S = 0.5
+LOOK_RARELY_S = 5.0
 HEARTBEAT_S = 15.0
 _PAGE = 100
 # As far as every client can count.
@@ -115,7 +117,9 @@ class _Following:
                 told_at = clock()
             if self._stopping() or (ends_at is not None and clock() >= ends_at):
                 return
-            await asyncio.sleep(LOOK_EVERY_S if ends_at is None else min(LOOK_EVERY_S, max(0, ends_at - clock())))
+            news = self._service.news
+            wait_s = LOOK_RARELY_S if news.is_shared else LOOK_EVERY_S
+            await news.wait(self._user, wait_s if ends_at is None else min(wait_s, max(0, ends_at - clock())))
 
     async def _new(self) -> AsyncIterator[bytes]:
         while lines := await self._service.history(Scope(self._user), after=self._after, limit=_PAGE):

@@ -1,0 +1,125 @@
+"""News of changes: whoever follows a user's memories is woken, in this process at once, in others through Redis.
+
+News says that something changed, never what: that is read from the ledger. So news that is lost costs time, no truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from recollect.errors import CacheUnavailable
+
+if TYPE_CHECKING:
+    from recollect.shared.link import Link
+
+_log = logging.getLogger("recollect")
+_TRY_AGAIN_S = 1.0
+
+
+class News:
+    """Wakes who waits for a user's next change."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether what other processes change is heard of, too."""
+        return False
+
+    def tell(self, user: str) -> None:
+        """Something of this user's has changed."""
+        self._wake(_named(user))
+
+    async def wait(self, user: str, within_s: float) -> None:
+        """Return as soon as something changes, or after so long."""
+        event, name = asyncio.Event(), _named(user)
+        self._waiting.setdefault(name, set()).add(event)
+        try:
+            await asyncio.wait_for(event.wait(), within_s)
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting[name].discard(event)
+            if not self._waiting[name]:
+                del self._waiting[name]
+
+    def _wake(self, name: str) -> None:
+        for event in self._waiting.get(name, ()):
+            event.set()
+
+    async def close(self) -> None:
+        """Tell what is left to tell."""
+
+
+class SharedNews(News):
+    """The same for all processes that share a Redis; while that is away, for this one alone."""
+
+    def __init__(self, link: Link, channel: str) -> None:
+        super().__init__()
+        self._link = link
+        self._channel = channel
+        self._is_shared = False
+        self._untold: set[str] = set()
+        self._telling: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        return self._is_shared
+
+    def tell(self, user: str) -> None:
+        super().tell(user)
+        self._untold.add(_named(user))
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell_others())
+
+    async def wait(self, user: str, within_s: float) -> None:
+        if self._listening is None:
+            # Only who follows something hears the others' news.
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
+        await super().wait(user, within_s)
+
+    async def _tell_others(self) -> None:
+        try:
+            while self._untold:
+                names, self._untold = self._untold, set()
+                await self._publish(names)
+        finally:
+            self._telling = None
+
+    async def _publish(self, names: Iterable[str]) -> None:
+        text = " ".join(names)
+        try:
+            await self._link.ask(lambda redis: redis.publish(self._channel, text))
+        except CacheUnavailable:
+            # They look into the ledger now and then by themselves.
+            _log.debug("a change was not told to other processes")
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async for message in self._link.listen(self._channel):
+                    self._is_shared = True
+                    for name in message.split():
+                        self._wake(name)
+            except CacheUnavailable:
+                self._is_shared = False
+                await asyncio.sleep(_TRY_AGAIN_S)
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        if self._telling is not None:
+            await asyncio.wait([self._telling])
+        await self._link.close()
+
+
+def _named(user: str) -> str:
+    """A user as Redis may hear of them."""
+    return blake2b(user.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -6,9 +6,15 @@ from collections.abc import AsyncIterator, Iterator
 
 import openai
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from recollect.testing.postgres_server import running_server
 from recollect.testing.scripted_llm import ScriptedLLM
+
+# How long one example takes says more about the machine than about the code.
+hypothesis_settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("unhurried")
 
 
 @pytest.fixture
@@ -19,7 +25,7 @@ def llm() -> Iterator[ScriptedLLM]:
 
 @pytest.fixture
 def client(llm: ScriptedLLM) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=llm.base_url, api_key="sk-test", max_retries=0, timeout=10) as sdk:
+    with openai.OpenAI(base_url=llm.base_url, api_key="sk-test", max_retries=0, timeout=60) as sdk:
         yield sdk
 
 

@@ -36,7 +36,7 @@ class Process:
     def stop(self) -> None:
         if self._running is not None:
             self._running.process.send_signal(signal.SIGTERM)
-            assert self._running.process.wait(40) == 0, self.log
+            assert self._running.process.wait(60) == 0, self.log
             self._running.__exit__()
             self._running = None
 

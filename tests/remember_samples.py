@@ -138,7 +138,7 @@ def facts(memory: Memory, **scope: Any) -> list[MemoryRecord]:
     return [record for record in found if record.category not in ("summary", "episode")]
 
 
-def wait_until(happened: Callable[[], object], timeout_s: float = 10.0) -> None:
+def wait_until(happened: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Return as soon as it is so; an AssertionError if it never is."""
     deadline = time.monotonic() + timeout_s
     while not happened():

@@ -51,12 +51,12 @@ class Served:
 
     def run(self, doing: Coroutine[Any, Any, _T]) -> _T:
         """Do it in the server's own loop."""
-        return asyncio.run_coroutine_threadsafe(doing, self._server.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(doing, self._server.loop).result(60)
 
     def start(self) -> Served:
         self._thread.start()
-        if not self._server.ready.wait(30):
-            raise RuntimeError("the server did not start within 30 s")
+        if not self._server.ready.wait(60):
+            raise RuntimeError("the server did not start within 60 s")
         return self
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Served:
 
     def kept(self, user: str, count: int = 2) -> list[tuple[str, str]]:
         """Who said what, in the user's latest session, as soon as so much is kept: that goes on behind the answer."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(found := self.run(self._turns(user))) < count and time.monotonic() < deadline:
             time.sleep(0.01)
         return [(str(turn.role), turn.content) for turn in found]
@@ -92,7 +92,7 @@ class Served:
         """Ask, wait until what was heard so far is enough, leave; gives when."""
         raw = json.dumps(body).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Memory-User: {user}\r\n"
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as client:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
             client.sendall(f"{head}Content-Length: {len(raw)}\r\n\r\n".encode() + raw)
             heard = b""
             while not ready(heard):

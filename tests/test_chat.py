@@ -45,7 +45,7 @@ TEMPERATURE_REFUSED = {"error": {"message": "Unsupported value: 'temperature' do
 @pytest.fixture
 async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
     monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, KEY, model="small", timeout_s=2)
+    chat = OpenAIChat(llm.base_url, KEY, model="small", timeout_s=60)
     yield chat
     await chat.close()
 
@@ -183,18 +183,18 @@ async def test_a_slow_server_is_left_at_the_deadline_of_the_call(
 ) -> None:
     llm.fault(fault, times=None)
     start = time.perf_counter()
-    with pytest.raises(ModelUnavailable, match=r"did not answer in 0\.2 s"):
-        await ask(chat, timeout_s=0.2)
-    assert time.perf_counter() - start < 10
+    with pytest.raises(ModelUnavailable, match=r"did not answer in 1 s"):
+        await ask(chat, timeout_s=1.0)
+    assert time.perf_counter() - start < 20
     await asyncio.to_thread(llm.wait_for, lambda server: server.disconnects)
 
 
 async def test_the_deadline_is_for_all_tries_together(llm: ScriptedLLM, chat: OpenAIChat) -> None:
-    llm.fault(http_error(503, headers={"Retry-After": "5"}), times=None)
+    llm.fault(http_error(503, headers={"Retry-After": "9"}), times=None)
     start = time.perf_counter()
     with pytest.raises(ModelUnavailable, match="503"):
-        await ask(chat, timeout_s=3)
-    assert time.perf_counter() - start < 2.5
+        await ask(chat, timeout_s=8)
+    assert time.perf_counter() - start < 7
 
 
 async def test_a_redirect_is_not_followed_so_the_key_stays_with_its_server(
@@ -273,10 +273,10 @@ async def test_a_refusal_is_understood_though_its_words_are_not_told(llm: Script
 
 def test_looking_for_what_was_sent_takes_linear_time() -> None:
     sent = {"input": ["so it goes on " * 10_000]}
-    start = time.perf_counter()
+    start = time.process_time()
     told_of(b"so it goes off " * 10_000, sent)
     told_of(b"'" * 100_000, sent)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize("key", ["sk-secret\nX: y", "sk-secret–typographic", "sk secret"])
@@ -314,7 +314,7 @@ async def test_halves_of_characters_are_not_sent(llm: ScriptedLLM, chat: OpenAIC
 
 async def test_the_settings_name_the_chat_model_or_none(llm: ScriptedLLM) -> None:
     assert open_chat(Settings()) is None
-    chat = open_chat(Settings(llm="small", llm_url=llm.base_url, llm_api_key=KEY, llm_timeout_s=5))  # type: ignore[arg-type]
+    chat = open_chat(Settings(llm="small", llm_url=llm.base_url, llm_api_key=KEY, llm_timeout_s=60))  # type: ignore[arg-type]
     assert chat is not None
     llm.reply("Aloha!")
     assert await ask(chat) == "Aloha!"

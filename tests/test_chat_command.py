@@ -159,7 +159,7 @@ def test_where_no_server_runs_it_starts_one(cli: Cli, llm: ScriptedLLM, monkeypa
 
 def test_the_server_beside_serves_while_it_is_needed(tmp_path: Path) -> None:
     with server_beside(load({"home": tmp_path}, environ={}).settings) as address:
-        assert httpx.get(f"{address}/health").json()["status"] == "ok"
+        assert httpx.get(f"{address}/health", timeout=60).json()["status"] == "ok"
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/health")
 
@@ -213,7 +213,7 @@ def test_at_a_terminal_lines_can_be_edited_and_answers_stopped(tmp_path: Path, l
         typist.sees("one two")
         os.kill(typist.process.pid, signal.SIGINT)
         typist.sees("Stopped.")
-        llm.wait_for(lambda server: server.disconnects, 30)
+        llm.wait_for(lambda server: server.disconnects, 60)
         typist.type("Still there?\r")
         typist.sees("Hello again.")
         typist.sees("\n> ")
@@ -222,7 +222,7 @@ def test_at_a_terminal_lines_can_be_edited_and_answers_stopped(tmp_path: Path, l
         typist.sees("Error: the server refused with 500: out of order")
         typist.sees("\n> ")
         typist.type("\x04")
-        assert typist.process.wait(30) == 0
+        assert typist.process.wait(60) == 0
     finally:
         typist.close()
     assert said(llm, 1)[-1] == ("user", "Hi again")

@@ -121,4 +121,4 @@ def test_long_runs_of_anything_are_printed_in_no_time(cli: Cli) -> None:
     began = time.process_time()
     cli("list")
     cli("search", "x")
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 15

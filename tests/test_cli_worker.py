@@ -79,16 +79,31 @@ def lives_in(request: Recorded) -> str:
     return json.dumps({"memories": [{"turns": [1], "content": f"The user lives in {city[1]}", "by": "user"}]})
 
 
-def eventually(happened: Callable[[], object], within_s: float = 30.0) -> None:
+def eventually(happened: Callable[[], object], within_s: float = 60.0) -> None:
     end = time.monotonic() + within_s
     while not happened():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
 
 
+def tell(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal and wait until it has arrived: two that wait for a process that stands still are one."""
+    process.send_signal(number)
+
+    def has_arrived() -> bool:
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+        return not any(mask & 1 << number - 1 for mask in pending)
+
+    eventually(has_arrived)
+
+
 def ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
     """What it says last, once it has ended with that code."""
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert "Traceback" not in err
     assert process.returncode == code, err
     return out
@@ -115,13 +130,13 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing
     go_on = threading.Event()
 
     def slow(request: Recorded) -> str:
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return lives_in(request)
 
     llm.when(EXTRACT).reply(slow)
     with worker(home, "--json") as process, say_where_they_live(home, llm, USERS[:1]) as memory:
-        llm.wait_for(lambda llm: asked(llm, EXTRACT), timeout_s=30)
-        process.send_signal(number)
+        llm.wait_for(lambda llm: asked(llm, EXTRACT), timeout_s=60)
+        tell(process, number)
         time.sleep(0.3)
         assert process.poll() is None
         say_where_they_live(home, llm, USERS[1:2]).close()
@@ -135,13 +150,12 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing
 
 def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path, llm: ScriptedLLM) -> None:
     go_on = threading.Event()
-    llm.when(EXTRACT).reply(lambda request: lives_in(request) if go_on.wait(30) else "")
+    llm.when(EXTRACT).reply(lambda request: lives_in(request) if go_on.wait(60) else "")
     with worker(home) as process, say_where_they_live(home, llm, USERS[:1]) as memory:
-        llm.wait_for(lambda llm: asked(llm, EXTRACT), timeout_s=30)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        llm.wait_for(lambda llm: asked(llm, EXTRACT), timeout_s=60)
+        tell(process, signal.SIGINT)
         assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        tell(process, signal.SIGINT)
         ended(process, code=130)
         go_on.set()
         [job] = [job for job in memory.jobs() if job.kind == "extract"]
@@ -151,11 +165,15 @@ def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path
 
 
 def test_two_workers_share_the_work_and_nothing_is_done_twice(home: Path, llm: ScriptedLLM) -> None:
-    def slow(request: Recorded) -> str:
-        time.sleep(0.3)
+    both, waited = threading.Barrier(2, timeout=60), threading.Semaphore(2)
+
+    def together(request: Recorded) -> str:
+        # However long the second takes to start, the first does not do it all.
+        if waited.acquire(blocking=False):
+            both.wait()
         return lives_in(request)
 
-    llm.when(EXTRACT).reply(slow)
+    llm.when(EXTRACT).reply(together)
     # One job at a time, so that neither can take them all at once.
     with (home / "config.toml").open("a") as file:
         file.write("worker_jobs = 1\n")

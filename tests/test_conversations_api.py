@@ -24,7 +24,7 @@ def server(request: Any, llm: ScriptedLLM) -> Iterator[Running]:
 
 @pytest.fixture
 def sdk(server: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.url, api_key="sk-test", max_retries=0, timeout=20) as client:
+    with openai.OpenAI(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60) as client:
         yield client
 
 
@@ -128,7 +128,7 @@ def test_anothers_conversation_and_an_unknown_one_are_not_found_alike(
     made = sdk.conversations.create(items=[say("user", "My secret is tea")])
     (item,) = sdk.conversations.items.list(made.id).data
     bob = {"X-Memory-User": "bob"}
-    with httpx.Client(base_url=server.url, headers=bob) as client:
+    with httpx.Client(base_url=server.url, headers=bob, timeout=60) as client:
         for id in (made.id, "conv_none"):
             for method, path, body in (
                 ("GET", "", None), ("DELETE", "", None), ("POST", "", {"metadata": {}}), ("GET", "/items", None),
@@ -163,12 +163,12 @@ def test_anothers_conversation_and_an_unknown_one_are_not_found_alike(
     ],
 )
 def test_bad_input_is_refused_with_the_name_of_the_field(server: Running, path: str, body: Any) -> None:
-    id = httpx.post(f"{server.url}/conversations", json={}).json()["id"]
-    answer = httpx.post(server.url + path.format(id=id), json=body)
+    id = httpx.post(f"{server.url}/conversations", json={}, timeout=60).json()["id"]
+    answer = httpx.post(server.url + path.format(id=id), json=body, timeout=60)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"]
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_an_empty_body_makes_a_conversation(server: Running) -> None:
-    assert httpx.post(f"{server.url}/conversations").json()["metadata"] == {}
+    assert httpx.post(f"{server.url}/conversations", timeout=60).json()["metadata"] == {}

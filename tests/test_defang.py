@@ -199,7 +199,7 @@ def test_the_worst_texts_take_time_in_proportion_to_their_length(unit: str) -> N
         _fastest(lambda size=size: one_line(defang(visible(unit * (size // len(unit)))).text))
         for size in (25_000, 100_000)
     )
-    assert slow < 10 * quick + 0.02
+    assert slow < 10 * quick + 0.05
 
 
 def _fastest(work: object) -> float:

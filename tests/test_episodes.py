@@ -67,7 +67,7 @@ FIXED: dict[str, Any] = {
 @pytest.fixture
 async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
     monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=5)
+    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
     yield chat
     await chat.close()
 

@@ -140,8 +140,7 @@ def test_a_conversation_ends_by_itself_after_the_idle_time(tmp_path: Path, llm: 
     with opened(tmp_path, llm, **PRESET, session_idle_s=0.2) as memory:
         talked(memory)
         time.sleep(0.3)
-        memory.work()
-        assert memory.sessions(user_id=ALEX)[0].closed_at is not None
+        wait_until(lambda: memory.work() == 0 and memory.sessions(user_id=ALEX)[0].closed_at is not None)
         assert seen_from("tuesday", memory) == [PORT]
         assert len(episodes(memory)) == 1
 

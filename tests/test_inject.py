@@ -322,5 +322,5 @@ def test_taking_blocks_out_takes_time_in_proportion_to_the_text(unit: str) -> No
             strip_injected(text)
             runs.append(time.process_time() - start)
         times.append(min(runs))
-    assert times[1] < 10 * times[0] + 0.02
-    assert times[1] < 0.5
+    assert times[1] < 10 * times[0] + 0.05
+    assert times[1] < 2

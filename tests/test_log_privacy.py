@@ -228,7 +228,7 @@ def test_nor_does_the_server_while_its_jobs_fail(tmp_path: Path, llm: ScriptedLL
     body = error_body(f"cannot parse {SAID} sent with {KEY}")
     llm.fault(http_error(500, body), times=None, on="chat")
     with heard() as log, TestClient(make_app(settings(tmp_path, llm, log_level="debug", **more))) as client:
-        llm.wait_for(lambda server: len(server.calls("chat")) >= 3, timeout_s=30)
+        llm.wait_for(lambda server: len(server.calls("chat")) >= 3, timeout_s=60)
         answers = [client.get(path).text for path in ("/health", "/ready")]
     assert told(log.getvalue() + " ".join(answers)) == []
 

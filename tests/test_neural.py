@@ -104,7 +104,7 @@ class TestReranker:
         for character in "?.! \n\0a。🦄":
             start = time.perf_counter()
             await reranker.rerank(character * 1_000_000, ["text"])
-            assert time.perf_counter() - start < 5.0
+            assert time.perf_counter() - start < 30.0
 
     async def test_the_event_loop_stays_free(self, reranker: NeuralReranker) -> None:
         work = asyncio.create_task(reranker.rerank(QUESTION, [ANSWER] * 20))
@@ -112,7 +112,8 @@ class TestReranker:
         while not work.done():
             await asyncio.sleep(0.005)
             beats += 1
-        assert beats > 10
+        # A loop that is held up would have one at most.
+        assert beats > 2
         assert len(await work) == 20
 
     async def test_what_nobody_waits_for_any_more_is_not_in_the_way(self, reranker: NeuralReranker) -> None:
@@ -125,7 +126,7 @@ class TestReranker:
         # Ten times a hundred pairs of 70 ms were asked for; what is left of them must not stand in the way.
         start = time.perf_counter()
         await reranker.rerank(QUESTION, ["short"])
-        assert time.perf_counter() - start < 10.0
+        assert time.perf_counter() - start < 30.0
 
     async def test_once_closed_it_is_unavailable(self, reranker: NeuralReranker) -> None:
         await reranker.close()
@@ -155,7 +156,7 @@ class TestEmbedder:
 
     async def test_a_question_does_not_wait_behind_an_import(self, embedder: NeuralEmbedder) -> None:
         await embedder.embed(["warm up"])
-        loading = asyncio.create_task(embedder.embed([ANSWER] * 400))
+        loading = asyncio.create_task(embedder.embed([ANSWER] * 4_000))
         await asyncio.sleep(0.02)
         await embedder.embed([QUESTION], role="query")
         assert not loading.done()
@@ -168,7 +169,7 @@ class TestEmbedder:
         await asyncio.sleep(0.02)
         await embedder.close()
         with pytest.raises(ModelUnavailable, match="closed"):
-            await asyncio.wait_for(loading, timeout=10)
+            await asyncio.wait_for(loading, timeout=60)
 
 
 class TestFiles:
@@ -237,11 +238,11 @@ class TestPiecework:
         def work(item: str) -> None:
             begun.append(item)
             at_work.set()
-            go.wait(10)
+            go.wait(60)
 
         first = asyncio.create_task(worker.each(work, ["first", "second"]))
         behind = asyncio.create_task(worker.each(work, ["behind"]))
-        assert await asyncio.to_thread(at_work.wait, 10)
+        assert await asyncio.to_thread(at_work.wait, 60)
         for task in (first, behind):
             task.cancel()
         await asyncio.gather(first, behind, return_exceptions=True)
@@ -265,7 +266,7 @@ class TestPiecework:
 
     async def test_work_is_refused_while_too_much_waits_and_taken_again_afterwards(self) -> None:
         worker, go = Piecework("test", most_waiting=3), threading.Event()
-        large = asyncio.create_task(worker.each(lambda piece: go.wait(10), range(4)))
+        large = asyncio.create_task(worker.each(lambda piece: go.wait(60), range(4)))
         await asyncio.sleep(0)
         with pytest.raises(ModelUnavailable, match="busy with 4 texts"):
             await worker.each(str.upper, ["a"])
@@ -275,7 +276,7 @@ class TestPiecework:
         worker.close()
 
     async def test_several_workers_work_side_by_side(self) -> None:
-        worker, both = Piecework("test", workers=2), threading.Barrier(2, timeout=10)
+        worker, both = Piecework("test", workers=2), threading.Barrier(2, timeout=60)
         assert sorted(await worker.each(lambda piece: both.wait(), range(2))) == [0, 1]
         worker.close()
 

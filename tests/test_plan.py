@@ -114,4 +114,4 @@ def test_checking_a_long_text_takes_little_time(unit: str) -> None:
     record = replace(memory(), content=unit * (100_000 // len(unit)))
     start = time.process_time()
     check_storable(record)
-    assert time.process_time() - start < 0.05
+    assert time.process_time() - start < 0.25

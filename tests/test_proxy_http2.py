@@ -104,7 +104,7 @@ def test_a_client_that_leaves_gives_up_its_stream_and_no_other(endpoint: Endpoin
         return hold == "head" or FRAMES[0] in heard
 
     proxy.leave(chat(BUDGET, stream=True), f"leaver-{hold}", ready)
-    assert endpoint.asked[1].given_up.wait(5), "the upstream was not told"
+    assert endpoint.asked[1].given_up.wait(60), "the upstream was not told"
     endpoint.hold = ""
     assert proxy.post(chat(stream=True), x_memory="off").body == b"".join(FRAMES)
     assert endpoint.connections == before
@@ -135,7 +135,7 @@ async def test_chats_that_were_given_up_make_room_for_others(endpoint: Endpoint,
             each.cancel()
         await asyncio.wait(chats)
         endpoint.hold = ""
-        assert await asyncio.wait_for(heard(), 20) == b"".join(FRAMES)
+        assert await asyncio.wait_for(heard(), 60) == b"".join(FRAMES)
     await upstream.close()
 
 

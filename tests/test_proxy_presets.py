@@ -34,7 +34,7 @@ def last_message(llm: ScriptedLLM) -> str:
 
 def test_the_markdown_proxy_answers_on_its_port_with_its_health(markdown: Served, llm: ScriptedLLM) -> None:
     assert load({"preset": "markdown-proxy"}, environ={}).settings.port == 8100
-    told = httpx.get(markdown.url.removesuffix("/v1") + "/health").json()
+    told = httpx.get(markdown.url.removesuffix("/v1") + "/health", timeout=60).json()
     assert told["status"] == "ok"
     assert told["openai_base_url"] == llm.base_url
     assert told["default_top_k"] == "5"

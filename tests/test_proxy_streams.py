@@ -107,7 +107,7 @@ def test_usage_comes_only_where_the_client_asked_and_done_comes_once(
 
 def test_each_piece_of_a_stream_is_relayed_before_the_next_one_comes(llm: ScriptedLLM, proxy: Served) -> None:
     llm.fault(answers(b"data: one\n\n", Cut.HANG, content_type=SSE))
-    with httpx.stream("POST", f"{proxy.url}/chat/completions", json=chat(stream=True), timeout=30) as answer:
+    with httpx.stream("POST", f"{proxy.url}/chat/completions", json=chat(stream=True), timeout=60) as answer:
         assert next(answer.iter_raw()) == b"data: one\n\n"
 
 

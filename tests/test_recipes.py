@@ -224,7 +224,7 @@ def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
     began = time.process_time()
     with pytest.raises(InvalidInput, match="aliases"):
         read_recipe(written(tmp_path, "\n".join(lines)))
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 5
 
 
 def test_a_file_of_five_megabytes_is_no_recipe(tmp_path: Path) -> None:

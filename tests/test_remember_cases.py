@@ -261,15 +261,15 @@ async def test_what_a_person_changes_while_the_model_is_asked_is_not_undone(tmp_
         go_on = threading.Event()
 
         def slowly(request: Recorded) -> str:
-            go_on.wait(10)
+            go_on.wait(60)
             row = {"statement": 0, "action": "UPDATE", "memory": 0, "text": green}
             return json.dumps({"decisions": [row]})
 
         llm.when(RECONCILE).reply(slowly)
         learning = asyncio.create_task(
-            memory.remember(exchange("I painted it: my bike is a green Cargo bike."), **TALK, wait=30.0)
+            memory.remember(exchange("I painted it: my bike is a green Cargo bike."), **TALK, wait=60.0)
         )
-        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, RECONCILE), 10.0)
+        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, RECONCILE))
         await memory.update(held.id, "User's bike is a red Cargo bike with a bell", user_id=ALEX)
         go_on.set()
         job = (await learning).job
@@ -286,13 +286,13 @@ async def test_what_is_taken_back_while_the_model_is_asked_is_not_learned(tmp_pa
     go_on = threading.Event()
 
     def slowly(request: Recorded) -> str:
-        go_on.wait(10)
+        go_on.wait(60)
         return json.dumps({"memories": [claim(BIKE)]})
 
     llm.when(asks_about(SAID)).reply(slowly)
     async with opened_async(tmp_path, llm) as memory:
-        learning = asyncio.create_task(memory.remember(exchange(SAID), **TALK, wait=30.0))
-        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, EXTRACT), 10.0)
+        learning = asyncio.create_task(memory.remember(exchange(SAID), **TALK, wait=60.0))
+        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, EXTRACT))
         assert await memory.delete_all(user_id=ALEX) == 2
         go_on.set()
         job = (await learning).job

@@ -48,12 +48,11 @@ def test_when_the_days_tokens_are_spent_rules_learn_and_it_is_said(tmp_path: Pat
 
 
 def test_a_burst_of_turns_is_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with opened(tmp_path, llm, learn_wait_s=1.0) as memory:
+    with opened(tmp_path, llm, learn_wait_s=4.0) as memory:
         for number in range(10):
             last = memory.remember(exchange(f"I moved box {number} to the attic."), **TALK)
         assert last.job is not None
-        llm.wait_for(lambda server: asked(server, EXTRACT), 10.0)
-        memory.work()
+        wait_until(lambda: memory.job(last.job.id, user_id=ALEX).state == "done")
         [question] = asked(llm, EXTRACT)
         assert len(new_turns(question)) == 20
         assert memory.job(last.job.id, user_id=ALEX).state == "done"
@@ -177,7 +176,7 @@ def test_the_episode_of_a_session_whose_end_is_called_off_is_on_the_bill(tmp_pat
         llm.when(SESSION).reply(cancel_then_answer)
         say(memory, SAID)
         assert memory.end_session(**TALK, wait=True).state == "cancelled"
-        llm.wait_for(lambda server: asked(server, SESSION), 10.0)
+        llm.wait_for(lambda server: asked(server, SESSION))
         wait_until(lambda: memory.usage(user_id=ALEX))
         [spent] = memory.usage(user_id=ALEX)
         assert (spent.step, spent.calls) == ("close", 1)

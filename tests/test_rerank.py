@@ -102,7 +102,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 async def reranker(server: Server) -> AsyncIterator[HttpReranker]:
-    reranker = HttpReranker(server.url, KEY, model="rerank-1", timeout_s=5)
+    reranker = HttpReranker(server.url, KEY, model="rerank-1", timeout_s=60)
     yield reranker
     await reranker.close()
 
@@ -227,12 +227,12 @@ class TestHttpReranker:
             await reranker.rerank(QUERY, TEXTS)
 
     async def test_a_slow_server_is_given_up_in_time(self, server: Server) -> None:
-        server.pause_s = 8.0
+        server.pause_s = 40.0
         reranker = HttpReranker(server.url, model="m", timeout_s=0.1)
         start = time.perf_counter()
         with pytest.raises(ModelUnavailable, match=r"0\.1 s"):
             await reranker.rerank(QUERY, TEXTS)
-        assert time.perf_counter() - start < 5
+        assert time.perf_counter() - start < 20
         await reranker.close()
 
     async def test_a_server_that_is_not_there_is_unavailable(self, server: Server) -> None:
@@ -269,14 +269,14 @@ class Scripted:
     async def close(self) -> None: ...
 
 
-async def reranked(answer: Callable[[Sequence[str]], Any], *, limit: int = 20) -> Reranked:
-    return await rerank(QUERY, TEXTS, reranker=Scripted(answer), limit=limit, timeout_s=0.05)
+async def reranked(answer: Callable[[Sequence[str]], Any], *, timeout_s: float = 60) -> Reranked:
+    return await rerank(QUERY, TEXTS, reranker=Scripted(answer), limit=20, timeout_s=timeout_s)
 
 
 class TestStep:
     async def test_only_the_first_candidates_are_looked_at_again(self) -> None:
         scripted: Reranker = Scripted(lambda texts: [0.5] * len(texts))
-        found = await rerank(QUERY, TEXTS, reranker=scripted, limit=2, timeout_s=1)
+        found = await rerank(QUERY, TEXTS, reranker=scripted, limit=2, timeout_s=60)
         assert found == Reranked((0.5, 0.5))
         assert scripted.seen == [TEXTS[:2]]  # type: ignore[attr-defined]
 
@@ -288,8 +288,8 @@ class TestStep:
 
     async def test_a_reranker_that_is_too_slow_has_no_opinion(self) -> None:
         start = time.perf_counter()
-        found = await reranked(lambda texts: 30.0)
-        assert time.perf_counter() - start < 5
+        found = await reranked(lambda texts: 60.0, timeout_s=0.05)
+        assert time.perf_counter() - start < 20
         assert found == Reranked(note="not reranked: scripted took more than 0.05 s")
 
     @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ class TestStep:
         assert found.note.startswith("not reranked: scripted")
 
     async def test_who_cancels_the_recall_cancels_the_second_look(self) -> None:
-        work = asyncio.create_task(reranked(lambda texts: 0.04))
+        work = asyncio.create_task(reranked(lambda texts: 30.0))
         await asyncio.sleep(0)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -322,7 +322,7 @@ class TestWiring:
         settings = Settings(reranker="http:rerank-1", reranker_url=server.url, reranker_api_key=KEY)
         opened = open_reranker(settings)
         assert opened is not None
-        found = await rerank(QUERY, TEXTS, reranker=opened, limit=10, timeout_s=5)
+        found = await rerank(QUERY, TEXTS, reranker=opened, limit=10, timeout_s=60)
         assert found == Reranked(tuple(SCORES))
         assert server.asked[0]["model"] == opened.name == "rerank-1"
         await opened.close()

@@ -57,7 +57,7 @@ def sdk(server: Running) -> Iterator[openai.OpenAI]:
 
 def client_of(server: Running, **headers: str) -> openai.OpenAI:
     return openai.OpenAI(
-        base_url=server.url, api_key="sk-test", max_retries=0, timeout=20, default_headers=headers or None
+        base_url=server.url, api_key="sk-test", max_retries=0, timeout=60, default_headers=headers or None
     )
 
 
@@ -101,7 +101,7 @@ def test_a_list_with_all_kinds_of_parts_is_answered(sdk: openai.OpenAI, llm: Scr
 
 
 def test_events_are_typed_in_order_numbered_and_without_done(server: Running) -> None:
-    raw = httpx.post(f"{server.url}/responses", json={"model": "m", "input": "Aloha", "stream": True})
+    raw = httpx.post(f"{server.url}/responses", json={"model": "m", "input": "Aloha", "stream": True}, timeout=60)
     frames = [frame.split("\n") for frame in raw.text.strip().split("\n\n")]
     assert all(len(frame) == 2 for frame in frames)
     events = [json.loads(frame[1].removeprefix("data: ")) for frame in frames]
@@ -232,10 +232,11 @@ def test_the_example_request_of_the_semantic_router_works_as_printed(server: Run
         "model": "qwen3", "input": "My budget for the Hawaii trip is $10,000",
         "memory_context": {"user_id": "user_456"},
     }  # fmt: skip
-    assert httpx.post(f"{server.url}/responses", json=march).status_code == 200
+    assert httpx.post(f"{server.url}/responses", json=march, timeout=60).status_code == 200
     earlier = httpx.post(
         f"{server.url}/responses",
         json={"model": "qwen3", "input": "I plan a trip", "memory_context": {"user_id": "user_456"}},
+        timeout=60,
     ).json()
     kept = server.run(server.service.responses.response(Scope("user_456"), earlier["id"]))
     printed = replace(
@@ -249,7 +250,7 @@ def test_the_example_request_of_the_semantic_router_works_as_printed(server: Run
         "memory_config": {"enabled": True, "auto_store": True},
         "memory_context": {"user_id": "user_456"},
     }
-    answer = httpx.post(f"{server.url}/responses", json=example)
+    answer = httpx.post(f"{server.url}/responses", json=example, timeout=60)
     assert answer.status_code == 200
     assert answer.json()["output"][0]["content"][0]["text"] == "You said: What's my budget for the trip?"
     assert "$10,000" in said_to(llm)
@@ -276,7 +277,7 @@ def test_an_error_of_the_upstream_comes_through_as_it_is(server: Running, llm: S
     limit = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
     headers = {"retry-after": "7", "x-ratelimit-limit-requests": "60", "x-request-id": "req_1"}
     llm.fault(http_error(429, limit, headers), times=None)
-    answer = httpx.post(f"{server.url}/responses", json={"model": "m", "input": "Hi", "stream": streamed})
+    answer = httpx.post(f"{server.url}/responses", json={"model": "m", "input": "Hi", "stream": streamed}, timeout=60)
     assert (answer.status_code, answer.json()) == (429, limit)
     assert {name: answer.headers[name] for name in headers} == headers
     assert answer.headers["x-memory-status"] == "ok"
@@ -319,7 +320,7 @@ def test_an_upstream_that_is_away_is_a_502(translating: Running, llm: ScriptedLL
 def test_an_answer_that_is_none_is_a_502(translating: Running, llm: ScriptedLLM) -> None:
     for fault in (http_error(200, "<html>"), http_error(200, {}), truncated()):
         llm.fault(fault)
-        answer = httpx.post(f"{translating.url}/responses", json={"model": "m", "input": "Hi"})
+        answer = httpx.post(f"{translating.url}/responses", json={"model": "m", "input": "Hi"}, timeout=60)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
 
 
@@ -402,7 +403,7 @@ def test_an_upstream_that_lost_what_came_before_is_told_it_again(llm: ScriptedLL
 
 def test_nothing_is_remembered_of_a_request_that_is_refused(translating: Running, llm: ScriptedLLM) -> None:
     body = {"model": "m", "input": "My dog is Rex", "tools": [{"type": "web_search"}]}
-    assert httpx.post(f"{translating.url}/responses", json=body).status_code == 400
+    assert httpx.post(f"{translating.url}/responses", json=body, timeout=60).status_code == 400
     assert translating.memory.begun == []
     assert llm.requests == []
 
@@ -441,7 +442,7 @@ def test_a_client_that_leaves_closes_the_upstream_and_what_came_is_kept(server: 
             if event.type == "response.output_text.delta":
                 break
         stream.close()
-        llm.wait_for(lambda seen: seen.disconnects, timeout_s=10)
+        llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
         server.run(server.parts.tasks.close())
         found = sdk.responses.retrieve(id)
     assert found.status == "incomplete"
@@ -458,8 +459,8 @@ def test_a_client_that_leaves_before_the_answer_closes_the_upstream(server: Runn
     with socket.create_connection((url.host, url.port or 80)) as client:
         head = f"POST /v1/responses HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: {len(body)}\r\n\r\n"
         client.sendall(f"{head}{body}".encode())
-        llm.wait_for(lambda seen: any(answer.status == 200 for _, answer in seen.answers), timeout_s=20)
-    llm.wait_for(lambda seen: seen.disconnects, timeout_s=20)
+        llm.wait_for(lambda seen: any(answer.status == 200 for _, answer in seen.answers), timeout_s=60)
+    llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
     server.run(server.parts.tasks.close())
     assert server.memory.begun[0].turn_id is not None
     assert server.memory.answers == []
@@ -478,7 +479,7 @@ def test_a_response_under_way_can_be_looked_at_and_cancelled(server: Running, ll
         assert other.responses.cancel(id).status == "cancelled"
         list(stream)
         assert other.responses.retrieve(id).status == "cancelled"
-        llm.wait_for(lambda seen: seen.disconnects, timeout_s=10)
+        llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
         with pytest.raises(openai.BadRequestError, match="still being answered"):
             other.responses.cancel(id)
 
@@ -492,10 +493,10 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(translating: Running) ->
             list(sdk.responses.retrieve(made.id, stream=True, starting_after=3))
         with pytest.raises(openai.BadRequestError, match="set responses to native"):
             sdk.responses.create(model="m", input="Hi", tools=[{"type": "web_search"}])
-    too_much = httpx.post(f"{translating.url}/responses", content=b"{")
+    too_much = httpx.post(f"{translating.url}/responses", content=b"{", timeout=60)
     assert too_much.status_code == 400
     translating.with_parts(max_body_bytes=10)
-    assert httpx.post(f"{translating.url}/responses", content=b" " * 11).status_code == 413
+    assert httpx.post(f"{translating.url}/responses", content=b" " * 11, timeout=60).status_code == 413
 
 
 def test_an_upstream_that_speaks_only_chat_is_found_out_once(llm: ScriptedLLM) -> None:
@@ -556,7 +557,7 @@ def test_a_chat_does_not_wait_long_for_a_ledger_that_is_stuck(
 
     server.with_parts(kept=Stuck(), patience_s=0.05)
     body = {"model": "m", "input": "Hi", "stream": streamed}
-    answer = httpx.post(f"{server.url}/responses", json=body)
+    answer = httpx.post(f"{server.url}/responses", json=body, timeout=60)
     assert "You said" in answer.text or "said" in answer.text
     assert not free.is_set()
     free.set()

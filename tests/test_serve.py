@@ -30,7 +30,7 @@ SIGNALLED = pytest.mark.parametrize(
 )
 
 
-def wait_until(true: Callable[[], bool], *, within_s: float = 30) -> float:
+def wait_until(true: Callable[[], bool], *, within_s: float = 60) -> float:
     """Wait for it; gives how long it took."""
     begun = time.monotonic()
     while not true():
@@ -63,11 +63,11 @@ def test_told_to_stop_it_accepts_nothing_new_and_ends_what_is_under_way(
             assert next(parts) == b"begun\n"
             server.process.send_signal(stop)
             # A second is promised; a machine that is busy with other tests is given more.
-            wait_until(server.is_refused, within_s=5)
+            wait_until(server.is_refused, within_s=20)
             assert server.process.poll() is None
             end.touch()
             assert b"".join(parts) == b"ended\n"
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
         assert "Traceback" not in server.log
 
 
@@ -78,7 +78,7 @@ def test_what_does_not_end_in_time_is_ended(tmp_path: Path) -> None:
     with ServerProcess(home, command=SLOW) as server, stream(server, Path("/never")) as answer:
         assert next(answer.iter_raw()) == b"begun\n"
         server.process.terminate()
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
 
 
 @SIGNALLED
@@ -89,7 +89,7 @@ def test_told_twice_it_ends_at_once(tmp_path: Path, stop: signal.Signals, worker
         server.process.send_signal(stop)
         wait_until(server.is_refused)
         server.process.send_signal(stop)
-        assert server.process.wait(10) == 128 + stop
+        assert server.process.wait(60) == 128 + stop
 
 
 def processes_of(server: ServerProcess) -> set[int]:
@@ -155,7 +155,7 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "home", *options) as server:
         assert server.url.startswith("https://")
         trusting = ssl.create_default_context(cafile=certificate)
-        assert httpx.get(f"{server.url}/health", verify=trusting).json()["status"] == "ok"
+        assert httpx.get(f"{server.url}/health", verify=trusting, timeout=60).json()["status"] == "ok"
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{server.url}/health")
         with (
@@ -164,7 +164,7 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
         ):
             assert (talk.is_there(), wary.is_there()) == (True, False)
         server.process.terminate()
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
 
 
 def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
@@ -208,10 +208,11 @@ def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path
     end.touch()
     with ServerProcess(tmp_path / "home", command=SLOW) as server:
         headers = {"Authorization": "Bearer sk-secret", "X-Memory-User": "alex@example.org"}
-        httpx.get(f"{server.url}/stream?until={end}&q=private", headers=headers)
-        httpx.get(f"{server.url}/a%0d%0aGET%20/forged%20200")
-        httpx.post(f"{server.url}/length", content=b"private words", headers={"Origin": "https://evil.example"})
-        with httpx.stream("GET", f"{server.url}/stream?until=/never") as left:
+        httpx.get(f"{server.url}/stream?until={end}&q=private", headers=headers, timeout=60)
+        httpx.get(f"{server.url}/a%0d%0aGET%20/forged%20200", timeout=60)
+        evil = {"Origin": "https://evil.example"}
+        httpx.post(f"{server.url}/length", content=b"private words", headers=evil, timeout=60)
+        with httpx.stream("GET", f"{server.url}/stream?until=/never", timeout=60) as left:
             assert next(left.iter_raw()) == b"begun\n"
         wait_until(lambda: "broken off" in server.log)
         lines = [re.sub(r"^\S+ \S+ |[\d.]+ ms", "", line) for line in server.log.splitlines()]
@@ -225,7 +226,7 @@ def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path
 def test_the_log_of_requests_can_be_switched_off(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "home", "--no-access-log") as server:
         server.process.terminate()
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
         assert "GET" not in server.log
         assert "INFO" in server.log
 
@@ -239,11 +240,11 @@ def test_a_body_without_a_length_is_refused_once_it_is_too_large(tmp_path: Path)
         def megabytes(count: int) -> list[bytes]:
             return [b"x" * 65_536] * (16 * count)
 
-        assert httpx.post(f"{server.url}/length", content=iter(megabytes(1))).json() == 1 << 20
+        assert httpx.post(f"{server.url}/length", content=iter(megabytes(1)), timeout=60).json() == 1 << 20
         for content in (iter(megabytes(50)), b"".join(megabytes(50))):
             refused = httpx.post(f"{server.url}/length", content=content, timeout=60)
             assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_large")
-        assert httpx.get(f"{server.url}/live").status_code == 200
+        assert httpx.get(f"{server.url}/live", timeout=60).status_code == 200
 
 
 def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:

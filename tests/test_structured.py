@@ -36,7 +36,7 @@ NO_TOOLS = {"error": {"message": "tools are not supported by this model"}}
 @pytest.fixture
 async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
     monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=5)
+    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
     yield chat
     await chat.close()
 
@@ -194,7 +194,7 @@ class TestSalvage:
     ) -> None:
         llm.reply(self.PART)
         llm.when("cannot be used").reply(Reply("", faults=[fault]))
-        answer = await ask(chat, timeout_s=1)
+        answer = await ask(chat, timeout_s=4)
         assert (answer.value, answer.salvaged) == (["One", "Two"], True)
         assert "asking once more failed" in answer.complaints[-1]
 
@@ -323,11 +323,11 @@ class TestFaults:
             await ask(chat, timeout_s=0.3)
 
     async def test_the_deadline_is_for_both_questions(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.reply(Reply("no JSON", faults=[delay(0.4)])).reply(Reply(json.dumps(GOOD), faults=[delay(0.4)]))
+        llm.reply(Reply("no JSON", faults=[delay(2)])).reply(Reply(json.dumps(GOOD), faults=[delay(3)]))
         start = time.perf_counter()
         with pytest.raises(BrokenAnswer):
-            await ask(chat, timeout_s=0.6)
-        assert time.perf_counter() - start < 5
+            await ask(chat, timeout_s=4)
+        assert time.perf_counter() - start < 20
 
 
 class TestLooseJson:
@@ -383,11 +383,11 @@ class TestLooseJson:
             list(json_values(part * (size // len(part))))
             return time.process_time() - start
 
-        assert min(cost(400_000) for _ in range(2)) < 0.05 + 10 * max(cost(100_000) for _ in range(2))
-        assert cost(100_000) < 1
+        assert min(cost(400_000) for _ in range(2)) < 0.1 + 10 * max(cost(100_000) for _ in range(2))
+        assert cost(100_000) < 5
 
     def test_of_ten_megabytes_one_is_read(self) -> None:
         start = time.process_time()
         [read] = json_values(MALFORMED_ANSWERS["ten_megabytes"])
         assert read.lost
-        assert time.process_time() - start < 1
+        assert time.process_time() - start < 5

@@ -53,8 +53,8 @@ def test_the_worst_texts_take_time_in_proportion_to_their_length(unit: str, end:
     short, long = (unit * (size // len(unit)) + end for size in (SIZE // 4, SIZE))
     quick, slow = _fastest(short), _fastest(long)
     # Four times the text may take four times the time and some; quadratic work would take sixteen times.
-    assert slow < 10 * quick + 0.02
-    assert slow < 0.5
+    assert slow < 10 * quick + 0.05
+    assert slow < 2
 
 
 def _fastest(text: str) -> float:

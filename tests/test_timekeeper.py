@@ -69,7 +69,7 @@ def is_anywhere(folder: Path, words: bytes) -> bool:
 
 async def has_jobs(ledger: Ledger, user: str) -> None:
     """Returns once there are some."""
-    for _ in range(500):
+    for _ in range(6_000):
         if await ledger.jobs(user):
             return
         await asyncio.sleep(0.01)

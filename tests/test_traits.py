@@ -180,14 +180,14 @@ def expressions(*modules: ModuleType) -> list[Any]:
 def test_an_expression_takes_no_longer_than_its_text(expression: re.Pattern[str]) -> None:
     for worst in _WORST:
         text = worst * (100_000 // len(worst)) + "\x00"
-        assert _quickest(lambda text: expression.sub("", text), text) <= 0.05, repr(worst)
+        assert _quickest(lambda text: expression.sub("", text), text) <= 0.25, repr(worst)
 
 
 def test_looking_takes_no_longer_than_the_text() -> None:
     for worst in _WORST:
         text = worst * (100_000 // len(worst))
         for look in (lambda text: traits_of(turn(text)), look_at, without_talk):
-            assert _quickest(look, text) <= 0.05, repr(worst)
+            assert _quickest(look, text) <= 0.25, repr(worst)
 
 
 def _quickest(look: Callable[[str], object], text: str) -> float:
@@ -197,7 +197,7 @@ def _quickest(look: Callable[[str], object], text: str) -> float:
         start = time.thread_time()
         look(text)
         took.append(time.thread_time() - start)
-        if took[-1] <= 0.05:
+        if took[-1] <= 0.25:
             break
     return min(took)
 

@@ -45,7 +45,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
 @pytest.fixture
 async def chatty(parts: Parts, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Parts]:
     monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=5)
+    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
     yield Parts(parts.ledger, parts.index, parts.embedder, chat)
     await chat.close()
 

@@ -162,7 +162,7 @@ class ScriptedLLM(_Script):
             for record in (self.requests, self.answers, self.disconnects, self._tokens):
                 record.clear()
 
-    def wait_for(self, happened: Callable[[Self], object], timeout_s: float = 2.0) -> None:
+    def wait_for(self, happened: Callable[[Self], object], timeout_s: float = 30.0) -> None:
         """Block until `happened(self)` is true of what was recorded; TimeoutError if it never is."""
         with self._changed:
             if not self._changed.wait_for(lambda: happened(self), timeout_s):
@@ -176,8 +176,8 @@ class ScriptedLLM(_Script):
         self._server = Server(self._serve)
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="scripted-llm", daemon=True)
         self._thread.start()
-        if not self._server.ready.wait(10):
-            raise RuntimeError("the scripted LLM did not start within 10 s")
+        if not self._server.ready.wait(30):
+            raise RuntimeError("the scripted LLM did not start within 30 s")
         return self
 
     def stop(self) -> None:
@@ -185,7 +185,7 @@ class ScriptedLLM(_Script):
         if self._server is None or self._thread is None:
             return
         self._server.stop()
-        self._thread.join(10)
+        self._thread.join(30)
         if self._thread.is_alive():
             raise RuntimeError("the scripted LLM did not stop: does a function in the script still wait?")
         self._server = self._thread = None

@@ -104,5 +104,5 @@ def h2_endpoint(folder: Path) -> Iterator[Endpoint]:
     finally:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()

@@ -17,7 +17,9 @@ TEA = "Where do I buy my green tea?"
 
 def opened(tmp_path: Path, embedder: FakeEmbedder | None = None, **settings: Any) -> Memory:
     """A memory that leaves nothing out for being irrelevant, unless a test asks for it."""
-    chosen = Settings(home=tmp_path, **{"search_min_score": 0.0, **settings})
+    # A loaded machine must not turn a slow answer into none.
+    patient = {"recall_timeout_s": 60, "rewrite_timeout_s": 60, "rerank_timeout_s": 60}
+    chosen = Settings(home=tmp_path, **{"search_min_score": 0.0, **patient, **settings})
     return Memory(settings=chosen, embedder=embedder or FakeEmbedder(64))
 
 

@@ -35,7 +35,9 @@ NOTHING = '{"memories": []}'
 
 def settings(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Settings:
     """Settings of a home; with an LLM it learns by that, and at once unless `learn_wait_s` says otherwise."""
-    given: dict[str, Any] = {"home": home, **more}
+    # A loaded machine must not turn a slow answer into none.
+    patient = {"recall_timeout_s": 60, "rewrite_timeout_s": 60, "rerank_timeout_s": 60, "memory_timeout_s": 30}
+    given: dict[str, Any] = {"home": home, **patient, **more}
     if llm is not None:
         llm.default = NOTHING
         given = {"llm": "scripted", "llm_url": llm.base_url, "learn_wait_s": 0, **given}

@@ -65,7 +65,7 @@ def test_whoever_sits_at_a_terminal_is_asked(cli: Cli, typed: bytes, gone: bool)
         while b"[y/N]" not in shown:
             shown += os.read(terminal, 10_000)
         os.write(terminal, typed)
-        assert command.wait(30) == 0
+        assert command.wait(60) == 0
     os.close(inside)
     shown += os.read(terminal, 10_000)
     os.close(terminal)

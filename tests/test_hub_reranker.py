@@ -66,10 +66,10 @@ class Gate:
 
     def wait(self) -> None:
         self.reached.set()
-        assert self.open.wait(10)
+        assert self.open.wait(60)
 
     async def arrival(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, 10)
+        assert await asyncio.to_thread(self.reached.wait, 60)
 
 
 async def dropped(work: asyncio.Task[Any]) -> None:

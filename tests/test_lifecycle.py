@@ -327,7 +327,7 @@ def test_many_threads_can_use_a_memory_that_was_opened_again(tmp_path: Path) -> 
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert not any(thread.is_alive() for thread in threads)
         memory.close()
     assert not wrong

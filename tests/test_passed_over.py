@@ -17,10 +17,10 @@ async def test_what_cannot_be_understood_is_passed_over_and_can_be_replayed(tmp_
     learns(llm, "cello", claim("User plays the cello"))
     async with opened_async(tmp_path, llm, job_tries=1, learn_overlap=0) as memory:
         place = {"user_id": ALEX, "session_id": "s"}
-        dead = (await memory.remember(POISON, **place, wait=20.0)).job
+        dead = (await memory.remember(POISON, **place, wait=60.0)).job
         assert dead is not None
         assert dead.state is JobState.DEAD
-        later = (await memory.remember("I play the cello.", **place, wait=20.0)).job
+        later = (await memory.remember("I play the cello.", **place, wait=60.0)).job
         assert later is not None
         assert later.state is JobState.DONE
         known = [record.content for record in await memory.get_all(user_id=ALEX)]

@@ -77,7 +77,7 @@ async def test_a_name_that_points_where_nothing_may_be_sent_is_refused_at_each_c
     monkeypatch.setattr(socket, "getaddrinfo", rebound)
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
     url = "https://rebind.test/v1" if secure else "http://rebind.test/v1"
-    upstream = (SecureUpstream if secure else PlainUpstream)("it", url, connect_s=5, idle_s=5)
+    upstream = (SecureUpstream if secure else PlainUpstream)("it", url, connect_s=60, idle_s=60)
     try:
         with pytest.raises(UpstreamUnavailable, match="an address that nothing is sent to"):
             await upstream.send(Ask(method="POST", path="/chat/completions", body=b"{}"))
@@ -87,7 +87,7 @@ async def test_a_name_that_points_where_nothing_may_be_sent_is_refused_at_each_c
 
 async def test_an_upstream_that_is_not_there_is_told_in_words() -> None:
     for kind, url in ((PlainUpstream, "http://127.0.0.1:9/v1"), (SecureUpstream, "https://127.0.0.1:9/v1")):
-        upstream = kind("the model", url, connect_s=5, idle_s=5)
+        upstream = kind("the model", url, connect_s=60, idle_s=60)
         with pytest.raises(UpstreamUnavailable, match="the model cannot be reached"):
             await upstream.send(Ask(method="GET", path="/models"))
         await upstream.close()

@@ -119,7 +119,7 @@ def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call
 def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, llm_user_tokens_a_day=100) as memory:
         llm.default = "I would rather not."
-        job = memory.remember(exchange("My name is Alex."), **TALK, wait=30.0).job
+        job = memory.remember(exchange("My name is Alex."), **TALK, wait=60.0).job
         assert job is not None
         assert job.state == "done"
         assert job.result is not None

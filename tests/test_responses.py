@@ -552,7 +552,7 @@ def test_a_chat_does_not_wait_long_for_a_ledger_that_is_stuck(
         responses = server.service.responses
 
         async def epoch(self, user: str) -> int:
-            await asyncio.to_thread(free.wait, 30)
+            await asyncio.to_thread(free.wait, 120)
             return await server.service.epoch(user)
 
     server.with_parts(kept=Stuck(), patience_s=0.05)
@@ -600,5 +600,5 @@ def test_many_at_once_are_each_answered_and_kept(server: Running) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert sorted(made) == [(n, f"You said: I am {n}", f"You said: I am {n}") for n in range(12)]

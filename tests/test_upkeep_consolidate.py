@@ -371,7 +371,7 @@ class TestTrouble:
 
         def change_then_answer(request: object) -> str:
             change = Update(sources[2].id, {"content": "Final Hawaii budget is $15,000"})
-            asyncio.run_coroutine_threadsafe(chatty.ledger.apply(ANN, [change], by=BY), loop).result(10)
+            asyncio.run_coroutine_threadsafe(chatty.ledger.apply(ANN, [change], by=BY), loop).result(60)
             return json.dumps(answer([0, 1, 2], MERGED, [0, 1]))
 
         llm.reply(change_then_answer)
@@ -385,7 +385,7 @@ class TestTrouble:
 
         def erase_then_answer(request: object) -> str:
             what = Erase(Target.MEMORY, sources[3].id)
-            asyncio.run_coroutine_threadsafe(chatty.ledger.erase(ANN, what, by=BY), loop).result(10)
+            asyncio.run_coroutine_threadsafe(chatty.ledger.erase(ANN, what, by=BY), loop).result(60)
             return json.dumps(answer([0, 1, 2], MERGED, [0, 1]))
 
         llm.reply(erase_then_answer)

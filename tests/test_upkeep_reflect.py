@@ -283,7 +283,7 @@ class TestRuns:
 
         def erase_then_answer(request: object) -> str:
             what = Erase(Target.MEMORY, deployed[1].id)
-            asyncio.run_coroutine_threadsafe(ledger.erase(ANN, what, by=BY), loop).result(10)
+            asyncio.run_coroutine_threadsafe(ledger.erase(ANN, what, by=BY), loop).result(60)
             return answer(insight(PORTS, 1, 3))
 
         llm.reply(erase_then_answer)

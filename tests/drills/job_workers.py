@@ -20,16 +20,19 @@ from .stores import open_store
 from .writers import BY, record
 
 LEASE_S = 0.3
+LOOKS = 100
 
 
 async def do_jobs(
     ledger: Ledger, *, until_idle_s: float | None = None, slow: bool = True, apart: bool = False
 ) -> int:
     """Lease jobs and do them, for ever or until there was nothing to do for so long; gives how many were done."""
-    done, idle_since = 0, now()
-    while until_idle_s is None or (now() - idle_since).total_seconds() < until_idle_s:
+    done, idle_since, in_vain = 0, now(), 0
+    # A process that stood still has not looked: only looking in vain is being idle.
+    while until_idle_s is None or (now() - idle_since).total_seconds() < until_idle_s or in_vain < LOOKS:
+        in_vain += 1
         for job in await ledger.lease(worker="drill", limit=4, lease_s=LEASE_S):
-            idle_since = now()
+            idle_since, in_vain = now(), 0
             # As if a model were asked: long enough to be killed with the job leased.
             await asyncio.sleep(random.uniform(0, 0.02) if slow else 0)
             try:

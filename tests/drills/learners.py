@@ -75,7 +75,7 @@ async def talk(address: str, notes: Path, number: int) -> None:
 async def work(address: str, llm_url: str, crash: Crash, lease_s: float = PATIENCE.lease_s) -> None:
     """Learn from what others say until it is killed, or comes to where it dies."""
     ledger = await open_store(address)
-    chat = OpenAIChat(llm_url, "key", model="scripted", timeout_s=10)
+    chat = OpenAIChat(llm_url, "key", model="scripted", timeout_s=60)
     _arm(address, ledger, chat, crash)
     patience = PATIENCE if lease_s == PATIENCE.lease_s else Patience(lease_s=lease_s)
     care = Care(_means(ledger, chat), HABITS, patience=patience)

@@ -39,7 +39,7 @@ SHORT = Sizes(
     failing_writes=100,
     small_disk_mb=6,
     cancellations=2_000,
-    store_away_s=2.0,
+    store_away_s=3.0,
 )
 
 LONG = Sizes(

@@ -22,7 +22,7 @@ from .stores import open_store
 from .writers import Writer
 
 BALLAST = 2 << 20
-HEAL_S = 5.0
+HEAL_S = 60.0
 
 
 class SmallDisk(Protocol):

@@ -113,9 +113,9 @@ async def test_the_ledger_heals_by_itself_after_the_disk_has_failed_altogether(t
     for _ in range(5):
         step = writer.next_step("add")
         with pytest.raises(StoreUnavailable, match=r"recollect\.db"):
-            await asyncio.wait_for(writer.insist(ledger, notes, step, _give_up), 5)
+            await asyncio.wait_for(writer.insist(ledger, notes, step, _give_up), 30)
     disk.is_gone = False
-    await asyncio.wait_for(writer.insist(ledger, notes, step, _give_up), 5)
+    await asyncio.wait_for(writer.insist(ledger, notes, step, _give_up), 30)
     found = await examine(ledger, read_notes(tmp_path / "notes"))
     assert found.wrong + await ledger.check() == []
     await ledger.close()

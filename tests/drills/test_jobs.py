@@ -86,7 +86,7 @@ async def test_the_job_drill_catches_a_worker_that_finishes_its_job_in_a_second_
     store = str(tmp_path / "recollect.db")
     await (await open_store(store)).close()
     twice = 0
-    for life in range(10):
+    for life in range(30):
         await _lives(store, tmp_path / f"notes-{life}", kills=4, seed=seed + life, apart=True)
         ledger = await open_store(store)
         await do_jobs(ledger, until_idle_s=4 * job_workers.LEASE_S)

@@ -68,7 +68,7 @@ async def test_nothing_acknowledged_is_lost_to_kill_9(
 
 async def test_the_kill_drill_catches_a_writer_that_answers_before_it_commits(seed: int, tmp_path: Path) -> None:
     lost = 0
-    for life in range(10):
+    for life in range(30):
         store, notes = str(tmp_path / "broken.db"), tmp_path / f"notes-{life}"
         found = await _life(store, notes, life, seed=seed, longest_s=0.3, too_soon=True)
         lost += found.lost

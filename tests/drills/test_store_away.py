@@ -26,8 +26,8 @@ from .sizes import Sizes
 
 PEOPLE = 10
 EVERY_S = 0.1
-BUDGET_S = 0.3
-HEALED_S = 60.0
+BUDGET_S = 0.5
+HEALED_S = 120.0
 
 
 @pytest.fixture
@@ -137,6 +137,6 @@ async def test_chats_go_on_while_the_store_is_away(
     for phase, took in chats.added_s.items():
         say(f"{phase}: {told(took)}")
     assert chats.unsafe == 0
-    assert statistics.median(chats.added_s["away"]) < 0.05
+    assert statistics.median(chats.added_s["away"]) < BUDGET_S / 2
     # Each of those who chatted waits for it a few times at most.
     assert len(chats.added_s.get("opening", [])) <= 5 * PEOPLE

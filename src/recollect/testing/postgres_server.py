@@ -132,6 +132,9 @@ class PostgresServer:
     def _signal(self, number: signal.Signals) -> None:
         # Each process of the server has a group of its own; the postmaster leads the others by parentage.
         first = int((self._data / "postmaster.pid").read_text().split()[0])
+        if number != signal.SIGCONT:
+            # While it stands still it has no more of them.
+            os.kill(first, signal.SIGSTOP)
         children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
         for process in [first, *map(int, children)]:
             try:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from remember_samples import EXTRACT, NOTHING, asked, contents, exchange, new_turns, opened, settings
+from remember_samples import EXTRACT, NOTHING, asked, contents, exchange, new_turns, opened
 
 from recollect import Memory
 from recollect.testing.llm_server import Recorded
@@ -67,9 +67,9 @@ def say_where_they_live(home: Path, llm: ScriptedLLM, users: list[str]) -> Memor
     memory = opened(home, llm, learn_wait_s=0.2, worker=False)
     for user, city in zip(users, CITIES, strict=False):
         memory.remember(exchange(f"I live in {city}"), user_id=user, session_id="s")
-    # What looks on must not help.
     memory.close()
-    return Memory(settings=settings(home, llm))
+    # What looks on must not help.
+    return opened(home, llm, worker=False)
 
 
 def lives_in(request: Recorded) -> str:

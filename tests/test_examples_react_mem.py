@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +136,8 @@ def test_a_conversation_is_promoted_and_becomes_an_episode_without_an_llm(tmp_pa
 
 def test_a_conversation_ends_by_itself_after_the_idle_time(tmp_path: Path, llm: ScriptedLLM) -> None:
     scripted(llm)
-    with opened(tmp_path, llm, **PRESET, session_idle_s=0.2) as memory:
+    with opened(tmp_path, llm, **PRESET, session_idle_s=1) as memory:
         talked(memory)
-        time.sleep(0.3)
         wait_until(lambda: memory.work() == 0 and memory.sessions(user_id=ALEX)[0].closed_at is not None)
         assert seen_from("tuesday", memory) == [PORT]
         assert len(episodes(memory)) == 1

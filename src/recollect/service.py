@@ -48,6 +48,9 @@ from recollect.write.means import Means
 
 _log = logging.getLogger("recollect")
 
+# What was said is learned from a moment later: not while someone waits for the answer to it, and what is said meanwhile
+# is learned from in the same go.
+_CALM_S = 0.5
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500
 
@@ -162,9 +165,10 @@ class Service:
         job = next(iter(appended.jobs), None)
         if job is None:
             return Remembered(appended.turns, redacted=appended.redacted)
-        self.care.worker.nudge()
         if wait_s:
             job = await self.care.finished(scope.user, job.id, within_s=wait_s)
+        else:
+            self.care.worker.nudge(after_s=_CALM_S)
         return Remembered(appended.turns, job, appended.redacted)
 
     async def update(

@@ -71,6 +71,7 @@ class Worker:
         self._taking = asyncio.Lock()
         self._news = asyncio.Event()
         self._end = asyncio.Event()
+        self._soon: asyncio.TimerHandle | None = None
         self._stopping = False
 
     def _come_home(self) -> None:
@@ -95,9 +96,16 @@ class Worker:
             self._loop = asyncio.create_task(self._take_for_ever())
             self._loop.add_done_callback(_tell_of_end)
 
-    def nudge(self) -> None:
-        """There may be something to do; looks at once instead of at the next poll."""
+    def nudge(self, *, after_s: float = 0.0) -> None:
+        """There may be something to do; looks at once, or so soon, instead of at the next poll."""
         self._come_home()
+        if not after_s:
+            self._news.set()
+        elif self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(after_s, self._look)
+
+    def _look(self) -> None:
+        self._soon = None
         self._news.set()
 
     async def stop(self, *, grace_s: float = 30.0) -> None:

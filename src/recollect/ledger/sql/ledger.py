@@ -22,7 +22,7 @@ from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.postings import PostingCache
 from recollect.ledger.sql.tx import Engine
-from recollect.ledger.sql.work import SqlJobs
+from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobs
 from recollect.ledger.terms import TERMS_RULES
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 # Up to here a lexical search takes about a millisecond: not worth another thread.
 _QUICK_ROWS = 20_000
+# Between two searches a user says a few things: as many are taken up in less time than another thread takes to begin.
+_QUICK_CHANGES = 32
 
 
 class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
@@ -141,7 +143,9 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         return await self._engine.read(lambda tx: conversation_sql.conversation(tx, scope), quick=True)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        return await self._engine.read(lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit))
+        return await self._engine.read(
+            lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit), quick=limit <= QUICK_LIMIT
+        )
 
     async def users(self) -> list[str]:
         return await self._engine.read(upkeep.users)
@@ -173,6 +177,12 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         return await self._engine.read(lambda tx: vector_sql.revision(tx, user), quick=True)
 
     async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
+        if after and self._engine.is_local:
+            found = await self._engine.read(
+                lambda tx: vector_sql.index_rows(tx, user, model, after, most=_QUICK_CHANGES + 1), quick=True
+            )
+            if len(found[1]) <= _QUICK_CHANGES:
+                return found
         return await self._engine.read(lambda tx: vector_sql.index_rows(tx, user, model, after))
 
     async def unembedded(

@@ -87,8 +87,10 @@ async def revision(tx: Tx, user: str) -> Revision:
     return Revision(0, max(row[1] if row else 0, (erased[0] if erased else 0) or 0))
 
 
-async def index_rows(tx: Tx, user: str, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
-    """What changed for an index since a revision."""
+async def index_rows(
+    tx: Tx, user: str, model: EmbeddingModel, after: int, *, most: int | None = None
+) -> tuple[Revision, list[IndexRow]]:
+    """What changed for an index since a revision, or so much of it."""
     current = await revision(tx, user)
     rows = await tx.rows(
         "SELECT m.row, m.place, m.status, m.session_id, m.speaker, m.traits, "
@@ -96,7 +98,7 @@ async def index_rows(tx: Tx, user: str, model: EmbeddingModel, after: int) -> tu
         "CASE WHEN m.valid_to < m.expires_at THEN m.valid_to ELSE COALESCE(m.expires_at, m.valid_to) END, "
         "v.vector FROM memories m "
         "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row "
-        "WHERE m.user_id = :user AND m.revision > :after",
+        f"WHERE m.user_id = :user AND m.revision > :after{'' if most is None else f' LIMIT {most:d}'}",
         {"user": user, "model": await model_number(tx, model) or 0, "after": after},
     )
     return current, [IndexRow(*row) for row in rows]

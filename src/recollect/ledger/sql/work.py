@@ -20,6 +20,10 @@ from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 
 
+# A page of so few rows, found by an index, takes less time than handing the question to another thread.
+QUICK_LIMIT = 16
+
+
 class SqlJobs:
     """Jobs, conversations and usage on a SQL database."""
 
@@ -109,7 +113,8 @@ class SqlJobs:
         return await self._engine.read(
             lambda tx: conversation_sql.conversations(
                 tx, user, open=open, idle_before=idle_before, order=order, limit=limit, after=after
-            )
+            ),
+            quick=user is not None and open is None and limit <= QUICK_LIMIT,
         )
 
     async def usage(

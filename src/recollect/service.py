@@ -48,8 +48,8 @@ from recollect.write.means import Means
 
 _log = logging.getLogger("recollect")
 
-# What was said is learned from a moment later: not while someone waits for the answer to it, and what is said meanwhile
-# is learned from in the same go.
+# What was said is learned from a moment later: nobody waits for an answer beside that work, and what is said by then
+# is learned from with it.
 _CALM_S = 0.5
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500

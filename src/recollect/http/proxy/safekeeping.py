@@ -36,8 +36,9 @@ from recollect.observe.metrics import BREAKER_OPEN, JOURNAL_SESSIONS
 from recollect.remember import heard
 from recollect.service import Service
 from recollect.settings import Settings
-from recollect.upkeep.spilled import Spilled, as_given
+from recollect.upkeep.spilled import Spilled
 from recollect.wiring import spill_folder
+from recollect.write.listen import listen
 from recollect.write.screening.given import Redacting
 
 _log = logging.getLogger("recollect")
@@ -46,6 +47,9 @@ Reason: TypeAlias = Literal[
     "timeout", "store_unavailable", "embedder_unavailable", "breaker_open", "backlog", "disk_full"
 ]
 _GRACE_S = 2.0
+# Of the time a chat may wait for memory, this is for what comes when it is up: the loop is late, and what was said
+# is synced to the journal.
+_SPARE_S = 0.02
 # Errors by which the ledger shows that it is there.
 _ANSWERS = (Backlog, InvalidInput, Conflict, NotFound)
 
@@ -79,12 +83,21 @@ class Kept:
         return "ok" if self.reason is None else f"degraded; reason={self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What was said, as messages that name their turns and times, and when it came."""
+
+    scope: Scope
+    messages: Sequence[Mapping[str, Any]]
+    at: datetime
+
+
 class Safekeeping:
     """Reads and writes of chats, each behind a breaker. What is wrong with a store or a model is never raised."""
 
     def __init__(self, service: Callable[[], Service], journal: Journal, *, budget_s: float, redacted: bool) -> None:
         self._service, self._journal = service, journal
-        self._budget_s, self._redacting = budget_s, Redacting(turns=redacted)
+        self._budget_s, self._redacting = max(budget_s - _SPARE_S, budget_s / 2), Redacting(turns=redacted)
         self.reads, self.writes = Breaker(), Breaker()
         self.replay = Replay(journal, service)
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -158,30 +171,30 @@ class Safekeeping:
         the replay finds it done.
         """
         given_at = now()
-        turns = tuple(heard(scope, messages, self._redacting)[0])
-        if not turns:
+        # As they are: the ledger takes secrets out, and so does whoever spills.
+        said = [Spilled.of(turn, given_at).message for turn in listen(scope, messages)]
+        if not said:
             return Kept()
         within_s = self._budget_s if within_s is None else within_s
-        return await asyncio.shield(self._go_on(self._write(scope, turns, given_at, within_s)))
+        return await asyncio.shield(self._go_on(self._write(_Given(scope, said, given_at), within_s)))
 
-    async def _write(self, scope: Scope, turns: tuple[Turn, ...], given_at: datetime, within_s: float) -> Kept:
-        spilled = [Spilled.of(turn, given_at) for turn in turns]
-        if self._journal.waits(scope):
+    async def _write(self, given: _Given, within_s: float) -> Kept:
+        if self._journal.waits(given.scope):
             # What was said before it must come first.
-            return await self._spill(turns, spilled, self._why_behind())
+            return await self._spill(given, self._why_behind())
         try:
             service = self._service()
         except Unavailable as error:
-            return await self._spill(turns, spilled, reason_of(error))
+            return await self._spill(given, reason_of(error))
         leave = self.writes.leave()
         if leave is Leave.NO:
-            return await self._spill(turns, spilled, "breaker_open")
-        asking = self._ask_ledger(service, spilled, leave, within_s)
+            return await self._spill(given, "breaker_open")
+        asking = self._ask_ledger(service, given, leave, within_s)
         if leave is Leave.PROBE:
             self._go_on(asking)
-            return await self._spill(turns, spilled, "breaker_open")
+            return await self._spill(given, "breaker_open")
         answer = await asking
-        return Kept(answer.turns) if isinstance(answer, Remembered) else await self._spill(turns, spilled, answer)
+        return Kept(answer.turns) if isinstance(answer, Remembered) else await self._spill(given, answer)
 
     def _why_behind(self) -> Reason:
         try:
@@ -191,10 +204,9 @@ class Safekeeping:
         return "breaker_open" if self.writes.is_open else "backlog"
 
     async def _ask_ledger(
-        self, service: Service, spilled: Sequence[Spilled], leave: Leave, within_s: float
+        self, service: Service, given: _Given, leave: Leave, within_s: float
     ) -> Remembered | Reason:
-        [(scope, given_at, messages)] = as_given(spilled)
-        writing = self._go_on(service.remember(scope, messages, by=BY, given_at=given_at))
+        writing = self._go_on(service.remember(given.scope, given.messages, by=BY, given_at=given.at))
         await asyncio.wait([writing], timeout=within_s)
         if not writing.done():
             # A caller who had little time left says nothing about the ledger.
@@ -212,9 +224,12 @@ class Safekeeping:
         self.writes.went_well(leave)
         return remembered
 
-    async def _spill(self, turns: tuple[Turn, ...], spilled: Sequence[Spilled], reason: Reason) -> Kept:
+    async def _spill(self, given: _Given, reason: Reason) -> Kept:
+        turns = tuple(heard(given.scope, given.messages, self._redacting)[0])
+        if not turns:
+            return Kept()
         try:
-            await self._journal.keep(spilled)
+            await self._journal.keep([Spilled.of(turn, given.at) for turn in turns])
         except Exception as error:
             _log.error("%d turns are neither in the ledger (%s) nor in the journal: %s", len(turns), reason, error)
             return Kept(turns, safe=False, reason="disk_full" if isinstance(error, DiskFull) else reason)

@@ -19,7 +19,6 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 
-
 # A page of so few rows, found by an index, takes less time than handing the question to another thread.
 QUICK_LIMIT = 16
 

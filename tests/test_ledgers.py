@@ -15,7 +15,7 @@ from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.testing.ledger_machine import agree_with_memory
 from recollect.testing.ledger_suite import MODEL, LedgerSuite, Open
-from recollect.testing.postgres_server import running_server
+from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 
 
 class TestMemoryLedger(LedgerSuite):
@@ -56,9 +56,10 @@ async def empty_sqlite(folder: Path, name: str = "ledger") -> Open:
 
 async def empty_postgres() -> Open:
     server = running_server()
-    dsn = server.dsn("suite")
+    # Not as a superuser: row-level security must be in nobody's way.
+    dsn = server.dsn("suite", role=PLAIN_ROLE)
     if dsn not in MADE:
-        await server.run("CREATE DATABASE suite")
+        await server.make("suite", role=PLAIN_ROLE)
         await (await open_postgres(dsn, MODEL)).close()
         MADE.add(dsn)
     await server.run(EMPTIED, database="suite")

@@ -12,7 +12,7 @@ import pytest
 
 from recollect.ledger.protocol import Revision
 from recollect.ledger.sql.lengths import LengthCache, Lengths
-from recollect.ledger.sql.tx import Tx, run_now
+from recollect.ledger.sql.tx import EVERYONE, Tx, run_now
 from recollect.ledger.sql.vectors import revision
 from recollect.ledger.sqlite import SqliteEngine, open_sqlite
 from recollect.model.change import Add, Update
@@ -36,12 +36,12 @@ async def lengths(engine: SqliteEngine, cache: LengthCache, user: str = "ann") -
     async def asked(tx: Tx) -> Lengths:
         return await cache.get(tx, user, await revision(tx, user))
 
-    return await engine.read(asked)
+    return await engine.read(asked, of=user)
 
 
 async def run(engine: SqliteEngine, *statements: str) -> None:
     for sql in statements:
-        await engine.write(lambda tx, sql=sql: tx.run(sql, {}))
+        await engine.write(lambda tx, sql=sql: tx.run(sql, {}), of=EVERYONE)
 
 
 async def test_rows_that_were_erased_are_not_counted_any_more(engine: SqliteEngine) -> None:

@@ -18,7 +18,7 @@ from recollect.ledger import postgres
 from recollect.ledger.postgres import PostgresEngine, masked, open_postgres
 from recollect.ledger.postgres_dialect import PostgresTx
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, Tx
+from recollect.ledger.sql.tx import NOBODY, Row, Tx
 from recollect.model.change import Add, Once, Update
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -128,12 +128,16 @@ async def test_a_server_too_old_is_refused(dsn: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("text", ["a\0b", "half \ud800 of one"])
 async def test_text_that_cannot_be_kept_is_refused(engine: PostgresEngine, text: str) -> None:
     with pytest.raises(InvalidText):
-        await engine.write(lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('text', :text)", {"text": text}))
+        await engine.write(
+            lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('text', :text)", {"text": text}), of=NOBODY
+        )
 
 
 async def test_what_must_be_unique_is_a_conflict(engine: PostgresEngine) -> None:
     with pytest.raises(Conflict, match="another active memory"):
-        await engine.write(lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('schema', :v)", {"v": ""}))
+        await engine.write(
+            lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('schema', :v)", {"v": ""}), of=NOBODY
+        )
 
 
 async def test_several_ledgers_may_open_an_empty_database_at_once(dsn: str) -> None:
@@ -212,7 +216,7 @@ async def test_a_read_that_asks_twice_sees_one_view(engine: PostgresEngine, asid
         return [first, await tx.rows("SELECT count(*) FROM meta", {})]
 
     for quick in (True, False):
-        first, second = await engine.read(ask_twice, quick=quick)
+        first, second = await engine.read(ask_twice, of=NOBODY, quick=quick)
         assert first == second
 
 
@@ -228,8 +232,8 @@ async def test_writers_that_lock_each_other_out_are_tried_again(engine: Postgres
 
     one, two = [], []  # type: ignore[var-annotated]
     await asyncio.gather(
-        engine.write(lambda tx: lock(tx, "schema", "terms", met=one)),
-        engine.write(lambda tx: lock(tx, "terms", "schema", met=two)),
+        engine.write(lambda tx: lock(tx, "schema", "terms", met=one), of=NOBODY),
+        engine.write(lambda tx: lock(tx, "terms", "schema", met=two), of=NOBODY),
     )
 
 
@@ -273,7 +277,9 @@ async def test_a_write_waits_for_the_disk_whatever_the_default(dsn: str, aside: 
 
     # At once, so that each has a connection of its own; then again, on connections that were given back.
     for _ in range(2):
-        found = await asyncio.gather(engine.write(setting), engine.read(setting), engine.read(setting))
+        found = await asyncio.gather(
+            engine.write(setting, of=NOBODY), engine.read(setting, of=NOBODY), engine.read(setting, of=NOBODY)
+        )
         assert found == [used] * 3
     await engine.close()
 

@@ -9,11 +9,12 @@ import asyncpg
 import pytest
 
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.postgres_dialect import MAX_POSITIONS, WORDS_IN_ROWS, positional, tsvector_of
+from recollect.ledger.postgres_dialect import MAX_POSITIONS, positional, tsvector_of
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
 from recollect.model.change import Add
 from recollect.model.scope import Scope
+from recollect.testing.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
 from recollect.testing.suite_samples import ANN, BY, MODEL, memory
 
 ODD_WORDS = [
@@ -106,18 +107,24 @@ async def test_every_odd_word_can_be_looked_up(ledger: SqlLedger, dsn: str) -> N
         assert (len(unsaid[0]), len(unsaid[1]), len(said[0])) == (0, 0, 2)
         assert await engine.terms.postings(tx, []) == []
 
-    await engine.write(look_up)
+    await engine.write(look_up, of=ANN.user)
     await engine.close()
 
 
-async def test_a_search_reads_only_the_index_entries_of_its_words(ledger: SqlLedger, connection: Any) -> None:
-    for scope in (Scope(f"user {n}") for n in range(40)):
-        texts = (f"{scope.user} likes tea number {n}" for n in range(100))
-        await ledger.apply(scope, [Add(memory(text, scope=scope)) for text in texts], by=BY)
-    await connection.execute("ANALYZE; SET plan_cache_mode = force_generic_plan")
-    sql, _ = positional(WORDS_IN_ROWS)
-    await connection.execute(f"PREPARE words (text[]) AS {sql}")
-    explained = await connection.fetch("""EXPLAIN EXECUTE words (ARRAY['''1xtea''', '''1xnumber'''])""")
-    plan = "\n".join(row[0] for row in explained)
-    assert "Bitmap Index Scan on terms_by_word" in plan
-    assert "Seq Scan on terms" not in plan
+@pytest.mark.parametrize("role", [SUPERUSER, PLAIN_ROLE])
+async def test_a_search_reads_only_the_index_entries_of_its_words(role: str) -> None:
+    async with running_server().database(role=role) as dsn:
+        ledger, connection = await open_postgres(dsn, MODEL), await asyncpg.connect(dsn)
+        for scope in (Scope(f"user {n}") for n in range(40)):
+            texts = (f"{scope.user} likes tea number {n}" for n in range(100))
+            await ledger.apply(scope, [Add(memory(text, scope=scope)) for text in texts], by=BY)
+        await connection.execute("ANALYZE; SET plan_cache_mode = force_generic_plan")
+        body = await connection.fetchval("SELECT prosrc FROM pg_proc WHERE proname = 'recollect_said'")
+        question = body.split("RETURN QUERY")[1].split(";")[0].replace("word::", "$1::")
+        await connection.execute(f"PREPARE words (text) AS {question}")
+        explained = await connection.fetch("""EXPLAIN EXECUTE words ('''1xtea''')""")
+        plan = "\n".join(row[0] for row in explained)
+        assert "Bitmap Index Scan on terms_by_word" in plan
+        assert "Seq Scan on terms" not in plan
+        await connection.close()
+        await ledger.close()

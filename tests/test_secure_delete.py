@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recollect.ledger import sqlite_file
-from recollect.ledger.sql.tx import Tx
+from recollect.ledger.sql.tx import NOBODY, Tx
 from recollect.ledger.sqlite import SqliteEngine, open_sqlite
 from recollect.testing.suite_samples import MODEL
 
@@ -34,18 +34,19 @@ async def engine(path: Path) -> AsyncIterator[SqliteEngine]:
 
 async def stays_in_full_text(engine: SqliteEngine) -> bool:
     """Whether a word is still in the file when it was indexed and then dropped."""
-    await engine.write(lambda tx: engine.terms.put(tx, ROWS))
-    await engine.write(lambda tx: engine.terms.put(tx, {1000: f"{CANARY} 7xtea"}))
+    await engine.write(lambda tx: engine.terms.put(tx, ROWS), of=NOBODY)
+    await engine.write(lambda tx: engine.terms.put(tx, {1000: f"{CANARY} 7xtea"}), of=NOBODY)
     assert is_on_disk(engine.path)
-    await engine.write(lambda tx: engine.terms.drop(tx, {1000: f"{CANARY} 7xtea"}))
+    await engine.write(lambda tx: engine.terms.drop(tx, {1000: f"{CANARY} 7xtea"}), of=NOBODY)
     return is_on_disk(engine.path)
 
 
 async def stays_in_table(engine: SqliteEngine) -> bool:
     """Whether a value is still in the file when its row was written and then deleted."""
-    await engine.write(lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('c', :word)", {"word": CANARY}))
+    kept = "INSERT INTO meta (name, value) VALUES ('c', :word)"
+    await engine.write(lambda tx: tx.run(kept, {"word": CANARY}), of=NOBODY)
     assert is_on_disk(engine.path)
-    await engine.write(lambda tx: tx.run("DELETE FROM meta WHERE name = 'c'", {}))
+    await engine.write(lambda tx: tx.run("DELETE FROM meta WHERE name = 'c'", {}), of=NOBODY)
     return is_on_disk(engine.path)
 
 
@@ -66,7 +67,7 @@ async def test_a_dropped_word_and_a_deleted_row_are_nowhere_in_the_file(engine: 
 
 async def test_a_dropped_word_would_stay_if_the_full_text_did_not_overwrite(engine: SqliteEngine) -> None:
     off = "INSERT INTO terms (terms, rank) VALUES ('secure-delete', 0)"
-    await engine.write(lambda tx: tx.run(off, {}))
+    await engine.write(lambda tx: tx.run(off, {}), of=NOBODY)
     assert await stays_in_full_text(engine)
 
 
@@ -84,8 +85,8 @@ async def test_every_connection_overwrites_what_it_deletes(engine: SqliteEngine)
     async def setting(tx: Tx) -> Any:
         return (await tx.rows("PRAGMA secure_delete", {}))[0][0]
 
-    assert [await engine.write(setting), await engine.read(setting), await engine.read(setting, quick=True)] == [
-        1
-    ] * 3
-    found = await engine.read(lambda tx: tx.rows("SELECT v FROM terms_config WHERE k = 'secure-delete'", {}))
+    assert await engine.write(setting, of=NOBODY) == 1
+    assert [await engine.read(setting, of=NOBODY, quick=quick) for quick in (False, True)] == [1, 1]
+    overwrites = "SELECT v FROM terms_config WHERE k = 'secure-delete'"
+    found = await engine.read(lambda tx: tx.rows(overwrites, {}), of=NOBODY)
     assert [row[0] for row in found] == [1]

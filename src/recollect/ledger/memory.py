@@ -330,6 +330,10 @@ class MemoryLedger(MemoryTurns):
         self._check_open()
         return []
 
+    async def cautions(self) -> list[str]:
+        self._check_open()
+        return []
+
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
         # Terms are made when they are asked for, so there are none that could be stale.
         progress(len(self._rows()))

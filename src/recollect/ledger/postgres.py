@@ -27,9 +27,10 @@ from recollect.errors import (
     Unsupported,
 )
 from recollect.ledger.postgres_dialect import FAULTS, Glance, PostgresDialect, PostgresTx, SecondLook, TsvectorTerms
+from recollect.ledger.postgres_rows import UNGUARDED, TellingConnection, cautions, limited_to
 from recollect.ledger.postgres_scrub import scrub, sweep
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, Scrubbed, Tx
+from recollect.ledger.sql.tx import NOBODY, Row, Scrubbed, Tx, Whose
 from recollect.models.embedding import EmbeddingModel
 
 try:
@@ -100,6 +101,8 @@ def translated(error: Exception, where: str) -> RecollectError:
             return StoreUnavailable(f"{where} refused the login: check the user, the password and pg_hba.conf")
         case pg.InvalidCatalogNameError():
             return StoreUnavailable(f"{where}: {error}; make it with: createdb")
+        case pg.InsufficientPrivilegeError() if "row-level security" in str(error):
+            return Conflict(f"{where} kept a row of another user from being written; nothing was changed")
         case pg.InsufficientPrivilegeError() | pg.InvalidSchemaNameError():
             return StoreUnavailable(f"{where}: {error}; give the user its own schema, or GRANT CREATE, USAGE on one")
         case OSError() | pg.PostgresConnectionError() | pg.OperatorInterventionError():
@@ -109,6 +112,10 @@ def translated(error: Exception, where: str) -> RecollectError:
             return StoreUnavailable(f"{where}: {str(error.args[0] if error.args else type(error).__name__)[:200]}")
         case _:
             return StoreUnavailable(f"{where}: {error}")
+
+
+class _Connection(TellingConnection, asyncpg.Connection):  # type: ignore[misc]
+    """A connection of the driver that knows whose rows it is kept to."""
 
 
 class PostgresEngine:
@@ -127,6 +134,7 @@ class PostgresEngine:
         self._writing = asyncio.Semaphore(max(1, connections - 2))
         self._timeout_s: float | None = STATEMENT_S
         self._pool: Any = None
+        self._is_direct = True
         self._returning: set[asyncio.Task[None]] = set()
         self._scrubbing = asyncio.Lock()
         self._scrubbed = (0.0, Scrubbed(False))
@@ -135,7 +143,12 @@ class PostgresEngine:
         """Connect, or raise the error that says why not."""
         try:
             self._pool = await asyncpg.create_pool(
-                **self._address, min_size=1, max_size=self._size, init=_set_up, reset=_leave_as_is
+                **self._address,
+                min_size=1,
+                max_size=self._size,
+                connection_class=_Connection,
+                init=_set_up,
+                reset=_leave_as_is,
             )
         except ValueError:
             # Its words may hold a piece of the password.
@@ -146,6 +159,9 @@ class PostgresEngine:
             raise translated(error, self.where) from error
         async with self._connection() as connection:
             version = connection.get_server_version()
+            # Behind a pooler each transaction may be on another connection; only what is said inside one holds.
+            process = await connection.fetchval("SELECT pg_backend_pid()", timeout=self._timeout_s)
+            self._is_direct = process == connection.get_server_pid()
         if version.major < OLDEST:
             await self.close()
             raise Unsupported(f"{self.where} is PostgreSQL {version.major}; Recollect needs {OLDEST} or newer")
@@ -166,42 +182,43 @@ class PostgresEngine:
         except _ERRORS as error:
             raise translated(error, self.where) from error
 
-    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
-        if quick:
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose, quick: bool = False) -> T:
+        if quick and self._is_direct:
             try:
-                return await self._retried(self._glance, body)
+                return await self._retried(self._glance, body, of)
             except SecondLook:
                 pass
-        return await self._retried(self._view, body)
+        return await self._retried(self._view, body, of)
 
-    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose) -> T:
         async with self._writing:
-            return await self._retried(self._transaction, body)
+            return await self._retried(self._transaction, body, of)
 
-    async def _retried(self, way: Callable[..., Coroutine[Any, Any, T]], body: Callable[..., Any]) -> T:
+    async def _retried(self, way: Callable[..., Coroutine[Any, Any, T]], body: Callable[..., Any], of: Whose) -> T:
         for tries in range(1, TRIES + 1):
             try:
-                return await way(body)
+                return await way(body, of)
             except _ERRORS as error:
                 if tries == TRIES or not isinstance(error, _AGAIN):
                     raise translated(error, self.where) from error
             await asyncio.sleep(random.uniform(0, 0.005 * 2**tries))
         raise AssertionError("unreachable")
 
-    async def _glance(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def _glance(self, body: Callable[[Tx], Coroutine[Any, Any, T]], of: Whose) -> T:
         async with self._connection() as connection:
+            await connection.tell(of, self._timeout_s)
             return await body(Glance(connection, self._timeout_s))
 
-    async def _view(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def _view(self, body: Callable[[Tx], Coroutine[Any, Any, T]], of: Whose) -> T:
         async with self._connection() as connection:
-            await connection.execute(_BEGIN_READ, timeout=self._timeout_s)
+            await connection.execute(f"{_BEGIN_READ}; {limited_to(of)}", timeout=self._timeout_s)
             result = await body(PostgresTx(connection, self._timeout_s))
             await connection.execute("COMMIT", timeout=self._timeout_s)
             return result
 
-    async def _transaction(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def _transaction(self, body: Callable[[Tx], Coroutine[Any, Any, T]], of: Whose) -> T:
         async with self._connection() as connection:
-            await connection.execute(_BEGIN_WRITE, timeout=self._timeout_s)
+            await connection.execute(f"{_BEGIN_WRITE}; {limited_to(of)}", timeout=self._timeout_s)
             result = await body(PostgresTx(connection, self._timeout_s))
             try:
                 done = await connection.execute("COMMIT", timeout=self._timeout_s)
@@ -277,11 +294,14 @@ class PostgresEngine:
     async def check(self) -> list[str]:
         return [f"{self.where}: {sentence}" for sentence, sql in FAULTS.items() if await self._ask(sql)]
 
+    async def cautions(self) -> list[str]:
+        return cautions([(row[0], row[1]) for row in await self._ask(UNGUARDED)], self.where)
+
     async def _ask(self, sql: str) -> Sequence[Row]:
         async def question(tx: Tx) -> Sequence[Row]:
             return await tx.rows(sql, {})
 
-        return await self.read(question, quick=True)
+        return await self.read(question, of=NOBODY, quick=True)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -299,7 +319,7 @@ async def _set_up(connection: Any) -> None:
 
 
 async def _leave_as_is(connection: Any) -> None:
-    """All that outlives a transaction on a connection was set when it was made, so there is nothing to reset."""
+    """Nothing to reset: what outlives a transaction was set when the connection was made, or is told before use."""
 
 
 async def _put_back(pool: Any, connection: Any, *, broken: bool) -> None:

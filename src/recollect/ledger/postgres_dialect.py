@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from recollect.ledger.sql.tx import SIGNS, Postings, Row, Tx
+from recollect.ledger.postgres_rows import MINE, MINE_BY_DIGEST, limited_to
+from recollect.ledger.sql.tx import SIGNS, Postings, Row, Tx, Whose
 from recollect.model.query import Op, Where
 
 # Texts, quoted names and casts come first, so that a colon in them is never taken for a parameter.
@@ -67,6 +68,8 @@ class PostgresDialect:
         "by_row": "",
         "pass_over": "FOR UPDATE OF u SKIP LOCKED",
         "hold_row": "FOR NO KEY UPDATE",
+        "mine": MINE,
+        "mine_by_digest": MINE_BY_DIGEST,
         # A schema may be shared with others.
         "stranger": "SELECT 1 WHERE 1 = 0",
         "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
@@ -133,6 +136,9 @@ class PostgresTx:
             values = [[each[name] for name in names] for each in params]
             await self._connection.executemany(text, values, timeout=self._timeout_s)
 
+    async def only(self, of: Whose) -> None:
+        await self._connection.execute(limited_to(of), timeout=self._timeout_s)
+
 
 class SecondLook(Exception):
     """A body that was to ask one thing asked another."""
@@ -149,13 +155,16 @@ class Glance(PostgresTx):
         self.asked = True
         return await super().rows(sql, params)
 
+    async def only(self, of: Whose) -> None:
+        raise SecondLook
+
 
 class TsvectorTerms:
     """A tsvector for each row. How often a word is said is how many positions it has; where does not matter."""
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
         await tx.many(
-            "INSERT INTO terms (row, words) VALUES (:row, :words)",
+            "INSERT INTO terms (row, user_id, words) SELECT row, user_id, :words FROM memories WHERE row = :row",
             [{"row": row, "words": tsvector_of(words)} for row, words in rows.items()],
         )
 
@@ -172,23 +181,12 @@ class TsvectorTerms:
         await tx.run("DELETE FROM terms", {})
 
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
-        found = await tx.rows(WORDS_IN_ROWS, {"words": [_quoted(_cut(word)) for word in words]})
+        asked = {"words": [_quoted(_cut(word)) for word in words]}
+        found = await tx.rows("SELECT rows, times FROM recollect_said(:words::text[])", asked)
         return [(np.array(rows or (), np.int64), np.array(times or (), np.int64)) for rows, times in found]
 
     async def count(self, tx: Tx) -> int:
         return int((await tx.rows("SELECT count(*) FROM terms", {}))[0][0])
-
-
-# With weights of one, the cover density of a single word is the number of its positions.
-WORDS_IN_ROWS = """
-SELECT said.rows, said.times
-FROM unnest(:words::text[]) WITH ORDINALITY AS asked (word, place), LATERAL (
-    SELECT array_agg(row ORDER BY row) AS rows,
-        array_agg(ts_rank_cd('{1, 1, 1, 1}', words, asked.word::tsquery) ORDER BY row) AS times
-    FROM terms WHERE words @@ asked.word::tsquery
-) AS said
-ORDER BY asked.place
-"""
 
 
 def tsvector_of(words: str) -> str:

@@ -303,6 +303,10 @@ class Ledger(Jobs, Responses, Keys, Protocol):
         """What is wrong with the store, a sentence each; nothing wrong is an empty list."""
         ...
 
+    async def cautions(self) -> list[str]:
+        """What makes the store less safe than it could be, a sentence each; nothing of it is damage."""
+        ...
+
     async def rebuild_terms(self, progress: Callable[[int], None] = ...) -> None:
         """Make the full text anew from the memories; `progress` is told how many rows are done."""
         ...

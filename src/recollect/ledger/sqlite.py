@@ -19,7 +19,7 @@ import apsw
 
 from recollect.errors import StoreUnavailable
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, Scrubbed, Tx, run_now
+from recollect.ledger.sql.tx import Row, Scrubbed, Tx, Whose, run_now
 from recollect.ledger.sqlite_dialect import FtsTerms
 from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_file, translated
 from recollect.ledger.sqlite_scrub import scrub, sweep
@@ -55,7 +55,7 @@ class SqliteEngine:
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="recollect-read")
         _engines.add(self)
 
-    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose, quick: bool = False) -> T:
         self._check_open()
         # A handful of rows takes microseconds: less than handing the question to another thread.
         if quick:
@@ -81,7 +81,7 @@ class SqliteEngine:
         except apsw.Error as error:
             raise translated(error, self.path) from error
 
-    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose) -> T:
         self._check_open()
         return await self._writer.submit(body)
 
@@ -137,6 +137,10 @@ class SqliteEngine:
         self._check_open()
         found = await asyncio.get_running_loop().run_in_executor(self._pool, self._quick_check)
         return [f"{self.path}: {row[0]}" for row in found if row[0] != "ok"]
+
+    async def cautions(self) -> list[str]:
+        self._check_open()
+        return []
 
     def _quick_check(self) -> Sequence[Row]:
         # FTS5 compares with what the connection saw last, so one that others have written past finds damage

@@ -20,7 +20,7 @@ from recollect.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from recollect.ledger.sql.tx import Row
+from recollect.ledger.sql.tx import Row, Whose
 from recollect.ledger.sqlite_dialect import SqliteDialect
 
 BUSY_S = 60.0
@@ -87,6 +87,9 @@ class SqliteTx:
 
     async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         self._executemany(sql, params).fetchall()
+
+    async def only(self, of: Whose) -> None:
+        """Nothing to do: SQLite knows no users."""
 
 
 def _bound(params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,6 +23,10 @@ from pathlib import Path
 from typing import Any
 
 START_S = 60.0
+SUPERUSER = "postgres"
+# One that row-level security holds for; it owns its databases.
+PLAIN_ROLE = "recollect"
+_MAKE_ROLE = f"DO $$ BEGIN CREATE ROLE {PLAIN_ROLE} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
 _numbers = count(1)
 # Ends the server when our end of the pipe closes, however that comes about.
 _WATCHED = '"$@" & server=$!; read _; kill -QUIT $server; wait $server'
@@ -90,17 +94,23 @@ class PostgresServer:
             self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def dsn(self, database: str = "postgres") -> str:
+    def dsn(self, database: str = "postgres", *, role: str = SUPERUSER) -> str:
         """The address of one of its databases."""
-        return f"postgresql://postgres@/{database}?host={self._folder}"
+        return f"postgresql://{role}@/{database}?host={self._folder}"
+
+    async def make(self, database: str, *, template: str = "template1", role: str = SUPERUSER) -> str:
+        """Make a copy of the template for a role; gives its address."""
+        await self.run(_MAKE_ROLE)
+        await self.run(f"CREATE DATABASE {database} OWNER {role} TEMPLATE {template}")
+        return self.dsn(database, role=role)
 
     @asynccontextmanager
-    async def database(self, template: str = "template1") -> AsyncIterator[str]:
+    async def database(self, template: str = "template1", *, role: str = SUPERUSER) -> AsyncIterator[str]:
         """The address of a fresh copy of the template, gone again afterwards."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
-        await self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        dsn = await self.make(name, template=template, role=role)
         try:
-            yield self.dsn(name)
+            yield dsn
         finally:
             await self.run(f"DROP DATABASE {name} WITH (FORCE)")
 

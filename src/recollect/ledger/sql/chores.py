@@ -53,6 +53,7 @@ async def tend(tx: Tx, due: Sequence[tuple[Scope, NewJob]]) -> int:
     queued = 0
     # In order, so that two who do the same do not wait for each other.
     for scope, new in sorted(due, key=lambda each: each[0].user):
+        await tx.only(scope.user)
         if await is_known(tx, scope) and await _may_be_made(tx, scope, new):
             await put_job(tx, await hold(tx, scope.user), scope, new)
             await note_queued(tx, scope, new, now())

@@ -194,6 +194,7 @@ async def purge(tx: Tx, writer: Writer, before: datetime) -> dict[str, int]:
         {"before": to_micros(before), "limit": _USERS},
     )
     for (user,) in rows:
+        await tx.only(user)
         owner = await lock_user(tx, user)
         forgotten = await tx.rows(
             "SELECT id FROM memories WHERE user_id = :user AND status = 'forgotten' AND updated_at < :before",
@@ -291,6 +292,7 @@ async def replay(tx: Tx, writer: Writer, erasure: Erasure, *, by: By) -> tuple[S
     user = next((name for name in names if user_digest(name) == erasure.user), None)
     if user is None:
         return None
+    await tx.only(user)
     owner, erased = await lock_user(tx, user), Erased(erasure.id, erasure.at)
     scope = Scope(user, erasure.project, erasure.session)
     if erasure.target is Target.USER:

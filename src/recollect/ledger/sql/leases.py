@@ -10,7 +10,7 @@ from recollect.errors import Conflict
 from recollect.ledger.jobs import LATELY
 from recollect.ledger.sql.chore_rows import note_started
 from recollect.ledger.sql.job_rows import COLUMNS, UNLEASED, Holder, hold, job_from_row, set_queue
-from recollect.ledger.sql.tx import Tx, one
+from recollect.ledger.sql.tx import EVERYONE, Tx, one
 from recollect.model.ids import new_id
 from recollect.model.job import Job, JobKind, as_json, told_error
 from recollect.model.text import mended_text
@@ -34,9 +34,13 @@ async def lease(
     taken: list[Job] = []
     level = await _next_level(tx, None)
     while level is not None and len(taken) < limit:
-        for user in await _users_in_turn(tx, level, limit - len(taken), kinds):
+        users = await _users_in_turn(tx, level, limit - len(taken), kinds)
+        for user in users:
+            await tx.only(user)
             job = await _take(tx, user, level, worker=worker, lease_s=lease_s, kinds=kinds)
             taken += [job] if job else []
+        if users:
+            await tx.only(EVERYONE)
         level = await _next_level(tx, level)
     return taken
 

@@ -21,7 +21,7 @@ from recollect.ledger.sql.keys import SqlKeys
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.postings import PostingCache
-from recollect.ledger.sql.tx import Engine
+from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, whose
 from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobs
 from recollect.ledger.terms import TERMS_RULES
 from recollect.model.change import Applied, By, Change, Entry, Once
@@ -61,7 +61,7 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         ledger = cls(engine, model)
         try:
             await migrate(engine)
-            if await engine.read(upkeep.terms_version, quick=True) != TERMS_RULES:
+            if await engine.read(upkeep.terms_version, of=NOBODY, quick=True) != TERMS_RULES:
                 await ledger.rebuild_terms()
         except BaseException:
             await engine.close()
@@ -81,14 +81,15 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         applied = await self._engine.write(
             lambda tx: change_sql.apply(
                 tx, self._writer, scope, changes, by=by, once=once, effects=effects, since=since
-            )
+            ),
+            of=scope.user,
         )
         self.on_change(scope.user)
         return counted(applied, effects, by)
 
     async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
         undone = await self._engine.write(
-            lambda tx: change_sql.undo(tx, self._writer, scope, entry_id, by=by, whole=whole)
+            lambda tx: change_sql.undo(tx, self._writer, scope, entry_id, by=by, whole=whole), of=scope.user
         )
         self.on_change(scope.user)
         return undone
@@ -105,23 +106,23 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
     ) -> Appended:
         new = turn_sql.NewTurns(turns, vectors, given_at)
         appended = await self._engine.write(
-            lambda tx: turn_sql.append(tx, self._writer, scope, new, by=by, jobs=jobs)
+            lambda tx: turn_sql.append(tx, self._writer, scope, new, by=by, jobs=jobs), of=scope.user
         )
         self.on_change(scope.user)
         return appended
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
-        await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at))
+        await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at), of=scope.user)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
-        found = await self._engine.read(lambda tx: memories.by_ids(tx, scope, ids), quick=True)
+        found = await self._engine.read(lambda tx: memories.by_ids(tx, scope, ids), of=scope.user, quick=True)
         return [found[id] for id in ids if id in found]
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        return await self._engine.read(lambda tx: memories.find(tx, scope, listing))
+        return await self._engine.read(lambda tx: memories.find(tx, scope, listing), of=scope.user)
 
     async def count(self, scope: Scope, listing: Listing) -> int:
-        return await self._engine.read(lambda tx: memories.count(tx, scope, listing))
+        return await self._engine.read(lambda tx: memories.count(tx, scope, listing), of=scope.user)
 
     async def history(
         self,
@@ -133,62 +134,71 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         after: int | None = None,
     ) -> list[Entry]:
         return await self._engine.read(
-            lambda tx: history_sql.history(tx, scope, memory_id=memory_id, limit=limit, before=before, after=after)
+            lambda tx: history_sql.history(tx, scope, memory_id=memory_id, limit=limit, before=before, after=after),
+            of=scope.user,
         )
 
     async def entry(self, scope: Scope, entry_id: int) -> Entry:
-        return await self._engine.read(lambda tx: history_sql.entry(tx, scope, entry_id), quick=True)
+        return await self._engine.read(lambda tx: history_sql.entry(tx, scope, entry_id), of=scope.user, quick=True)
 
     async def conversation(self, scope: Scope) -> Conversation:
-        return await self._engine.read(lambda tx: conversation_sql.conversation(tx, scope), quick=True)
+        return await self._engine.read(lambda tx: conversation_sql.conversation(tx, scope), of=scope.user, quick=True)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
         return await self._engine.read(
-            lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit), quick=limit <= QUICK_LIMIT
+            lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit),
+            of=scope.user,
+            quick=limit <= QUICK_LIMIT,
         )
 
     async def users(self) -> list[str]:
-        return await self._engine.read(upkeep.users)
+        return await self._engine.read(upkeep.users, of=EVERYONE)
 
     async def lexical(self, scope: Scope, text: str) -> Said:
         rows = self._lengths.count(scope.user)
         return await self._engine.read(
             lambda tx: terms.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
+            of=scope.user,
             quick=self._engine.is_local and rows is not None and rows <= _QUICK_ROWS,
         )
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
     ) -> list[Numbered]:
-        return await self._engine.read(lambda tx: memories.fetch(tx, scope, rows, filter, as_of=as_of), quick=True)
+        return await self._engine.read(
+            lambda tx: memories.fetch(tx, scope, rows, filter, as_of=as_of), of=scope.user, quick=True
+        )
 
     async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
-        return await self._engine.read(lambda tx: memories.matching(tx, scope, filter, as_of=as_of))
+        return await self._engine.read(lambda tx: memories.matching(tx, scope, filter, as_of=as_of), of=scope.user)
 
     async def keyed(
         self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
     ) -> list[MemoryRecord]:
         return await self._engine.read(
             lambda tx: memories.keyed(tx, scope, filter, least=least, limit=limit, as_of=as_of),
+            of=scope.user,
             quick=as_of is None and filter == EVERYTHING,
         )
 
     async def revision(self, user: str) -> Revision:
-        return await self._engine.read(lambda tx: vector_sql.revision(tx, user), quick=True)
+        return await self._engine.read(lambda tx: vector_sql.revision(tx, user), of=user, quick=True)
 
     async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
         if after and self._engine.is_local:
             found = await self._engine.read(
-                lambda tx: vector_sql.index_rows(tx, user, model, after, most=_QUICK_CHANGES + 1), quick=True
+                lambda tx: vector_sql.index_rows(tx, user, model, after, most=_QUICK_CHANGES + 1), of=user, quick=True
             )
             if len(found[1]) <= _QUICK_CHANGES:
                 return found
-        return await self._engine.read(lambda tx: vector_sql.index_rows(tx, user, model, after))
+        return await self._engine.read(lambda tx: vector_sql.index_rows(tx, user, model, after), of=user)
 
     async def unembedded(
         self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None
     ) -> list[Unembedded]:
-        return await self._engine.read(lambda tx: vector_sql.unembedded(tx, model, limit, after, user))
+        return await self._engine.read(
+            lambda tx: vector_sql.unembedded(tx, model, limit, after, user), of=whose(user)
+        )
 
     async def embed(
         self,
@@ -198,36 +208,42 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         user: str,
         versions: Mapping[int, int] | None = None,
     ) -> None:
-        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions))
+        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions), of=user)
 
     async def known_models(self) -> list[EmbeddingModel]:
-        return await self._engine.read(vector_sql.known_models, quick=True)
+        return await self._engine.read(vector_sql.known_models, of=NOBODY, quick=True)
 
     async def models(self) -> dict[EmbeddingModel, int]:
-        return await self._engine.read(vector_sql.models)
+        return await self._engine.read(vector_sql.models, of=EVERYONE)
 
     async def drop_model(self, model: EmbeddingModel) -> None:
-        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model))
+        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), of=EVERYONE)
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
-        counts = await self._engine.read(lambda tx: upkeep.stats(tx, user))
+        counts = await self._engine.read(lambda tx: upkeep.stats(tx, user), of=whose(user))
         return counts if user is not None else {**counts, "bytes": await self._engine.size()}
 
     async def check(self) -> list[str]:
-        return [*await self._engine.check(), *await self._engine.read(lambda tx: upkeep.check(tx, self._engine))]
+        broken = await self._engine.read(lambda tx: upkeep.check(tx, self._engine), of=EVERYONE)
+        return [*await self._engine.check(), *broken]
+
+    async def cautions(self) -> list[str]:
+        return await self._engine.cautions()
 
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress))
+        await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress), of=EVERYONE)
 
     async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
-        erased = await self._engine.write(lambda tx: erase_sql.erase(tx, self._writer, scope, what, by=by))
+        erased = await self._engine.write(
+            lambda tx: erase_sql.erase(tx, self._writer, scope, what, by=by), of=scope.user
+        )
         self.on_change(scope.user)
         return await self._told(scope, what, erased)
 
     async def purge(self, before: datetime) -> Cleared:
         counts: dict[str, int] = {}
         # A few users at a time, so that nobody who writes waits for long.
-        while found := await self._engine.write(lambda tx: erase_sql.purge(tx, self._writer, before)):
+        while found := await self._engine.write(lambda tx: erase_sql.purge(tx, self._writer, before), of=EVERYONE):
             counts = {kind: counts.get(kind, 0) + number for kind, number in found.items()}
         if not counts:
             return Cleared("ledger", counts)
@@ -235,23 +251,24 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
         return Cleared("ledger", counts, done.reached, done.note)
 
     async def finish_erasures(self) -> Cleared:
-        if not await self._engine.read(erase_sql.has_unfinished, quick=True):
+        if not await self._engine.read(erase_sql.has_unfinished, of=EVERYONE, quick=True):
             return Cleared("ledger")
         return await self._scrubbed({}, now())
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
-        return await self._engine.read(lambda tx: erase_sql.erasures(tx, since))
+        return await self._engine.read(lambda tx: erase_sql.erasures(tx, since), of=EVERYONE)
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
         told: list[tuple[Scope, Erase, erase_sql.Erased, Cleared]] = []
         for each in erasures:
             done = await self._engine.write(
-                lambda tx, each=each: erase_sql.replay(tx, self._writer, each, by=by)  # type: ignore[misc]
+                lambda tx, each=each: erase_sql.replay(tx, self._writer, each, by=by),  # type: ignore[misc]
+                of=EVERYONE,
             )
             if done is not None:
                 told.append((done[0], each.what, done[1], self._let_go(done[0].user)))
         # Once for all of them; also for those that a replay which was broken off had come to.
-        if not told and not await self._engine.read(lambda tx: erase_sql.has_unfinished(tx, ever=True)):
+        if not told and not await self._engine.read(lambda tx: erase_sql.has_unfinished(tx, ever=True), of=EVERYONE):
             return []
         bytes_ = await self._scrubbed({}, now())
         return [
@@ -272,7 +289,7 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
     async def _scrubbed(self, counts: Mapping[str, int], at: datetime) -> Cleared:
         done = await self._engine.scrub(erase_sql.TABLES)
         if done.reached or done.is_final:
-            await self._engine.write(lambda tx: erase_sql.finished(tx, at))
+            await self._engine.write(lambda tx: erase_sql.finished(tx, at), of=EVERYONE)
         return erase_sql.cleared(counts, done)
 
     async def close(self) -> None:

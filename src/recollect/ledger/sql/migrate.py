@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from recollect.errors import StoreCorrupt, StoreTooNew
-from recollect.ledger.sql.tx import Engine, Tx, one
+from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, Tx, one
 from recollect.model.times import now, to_micros
 
 _NAME = re.compile(r"(\d{4})_\w+(?:\.(\w+))?\.sql")
@@ -40,7 +40,7 @@ async def migrate(engine: Engine) -> None:
     """Bring the store to the newest schema; refuse one from a newer Recollect untouched."""
     known = migrations(engine.dialect.name)
     newest = max(known)
-    if await engine.read(_known_schema) == newest:
+    if await engine.read(_known_schema, of=NOBODY) == newest:
         return
     for number, statements in known.items():
 
@@ -60,7 +60,7 @@ async def migrate(engine: Engine) -> None:
             await set_meta(tx, "schema", str(number))
             await set_meta(tx, f"schema_{number}_at", str(to_micros(now())))
 
-        await engine.write(step)
+        await engine.write(step, of=EVERYONE)
 
 
 def _filled(statement: str, engine: Engine) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from recollect.model.query import Op, Where
 
@@ -21,6 +22,24 @@ Row: TypeAlias = Sequence[Any]
 # How a comparison is written; what is not equal is the negation of what is.
 SIGNS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 Postings: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+
+
+class Rows(Enum):
+    """Whose rows a transaction touches, where that is not one user's."""
+
+    EVERYONES = "everyone's"
+    NOBODYS = "nobody's"
+
+
+# Where all users are looked at or after together, and where only what belongs to no user is touched.
+EVERYONE: Final = Rows.EVERYONES
+NOBODY: Final = Rows.NOBODYS
+Whose: TypeAlias = str | Rows
+
+
+def whose(user: str | None) -> Whose:
+    """The user's rows or, without one, everyone's."""
+    return EVERYONE if user is None else user
 
 
 class Dialect(Protocol):
@@ -67,6 +86,10 @@ class Tx(Protocol):
 
     async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         """Do it once for each set of parameters."""
+        ...
+
+    async def only(self, of: Whose) -> None:
+        """From here on touch the rows of these only; a database that can tell keeps us to it."""
         ...
 
 
@@ -133,12 +156,12 @@ class Engine(Protocol):
         """Whether a few statements cost microseconds, because nothing lies between us and the data."""
         ...
 
-    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, quick: bool = False) -> T:
-        """Run the body on one consistent view; `quick` says that it looks at a handful of rows."""
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose, quick: bool = False) -> T:
+        """Run the body on one consistent view of their rows; `quick` says that it looks at a handful of them."""
         ...
 
-    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Run the body in a transaction of its own; when this returns it is on disk."""
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose) -> T:
+        """Run the body in a transaction of its own, on their rows; when this returns it is on disk."""
         ...
 
     async def size(self) -> int:
@@ -155,6 +178,10 @@ class Engine(Protocol):
 
     async def check(self) -> list[str]:
         """What is wrong with the store, a sentence each."""
+        ...
+
+    async def cautions(self) -> list[str]:
+        """What makes the store less safe than it could be, a sentence each."""
         ...
 
     async def close(self) -> None: ...

@@ -1,0 +1,81 @@
+"""Whose rows a transaction may touch, said to PostgreSQL: its policies keep every statement to them.
+
+Policies go by two settings. `recollect.whose` is "=ann" for the rows of ann, "*" for everyone's; `recollect.digest`
+is what stands for the user where the name must not stay. Where nothing is said nothing is seen. A role that is a
+superuser or has BYPASSRLS is not kept to anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recollect.errors import InvalidText
+from recollect.ledger.sql.tx import EVERYONE, NOBODY, Whose
+from recollect.model.erase import user_digest
+from recollect.model.text import is_storable
+
+# Asked once for a statement, not once for a row, because of the SELECT around it.
+EVERYONES = "(SELECT current_setting('recollect.whose', true)) = '*'"
+MINE = f"user_id = (SELECT substr(current_setting('recollect.whose', true), 2)) OR {EVERYONES}"
+MINE_BY_DIGEST = f"user_id = (SELECT current_setting('recollect.digest', true)) OR {EVERYONES}"
+
+_TELL = "SELECT set_config('recollect.whose', $1, false), set_config('recollect.digest', $2, false)"
+UNGUARDED = (
+    "SELECT r.rolsuper OR r.rolbypassrls, c.relname FROM pg_catalog.pg_class c, pg_catalog.pg_roles r "
+    "WHERE r.rolname = current_user AND c.relnamespace = current_schema()::regnamespace AND EXISTS "
+    "(SELECT 1 FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid) AND NOT row_security_active(c.oid) "
+    "ORDER BY c.relname"
+)
+
+
+def _values(of: Whose) -> tuple[str, str]:
+    """What the two settings are for them."""
+    if of is EVERYONE:
+        return "*", "*"
+    if of is NOBODY:
+        return "", ""
+    assert isinstance(of, str)
+    if not is_storable(of):
+        raise InvalidText("a user's name holds a character that PostgreSQL cannot keep (NUL, or half of one)")
+    return f"={of}", user_digest(of)
+
+
+def limited_to(of: Whose) -> str:
+    """Statements that keep what follows in a transaction to the rows of these."""
+    name, digest = _values(of)
+    # Written as a text with escapes, which means the same whatever the server makes of plain ones.
+    name = name.replace("\\", "\\\\").replace("'", "''")
+    return f"SET LOCAL recollect.whose = E'{name}'; SET LOCAL recollect.digest = '{digest}'"
+
+
+class TellingConnection:
+    """What is added to a connection of the driver: it knows whose rows single statements on it are kept to."""
+
+    _told: tuple[str, str] | None = None
+
+    async def tell(self, of: Whose, timeout_s: float | None) -> None:
+        """Keep statements outside of transactions to the rows of these; costs nothing if they are already."""
+        values = _values(of)
+        if self._told == values:
+            return
+        # Whoever is cut off here leaves a connection of which nothing is known.
+        self._told = None
+        connection: Any = self
+        await connection.execute(_TELL, *values, timeout=timeout_s)
+        self._told = values
+
+
+def cautions(unguarded: list[tuple[bool, str]], where: str) -> list[str]:
+    """What to say of tables on which no policy is in force for us, and whether that is because of our role."""
+    if not unguarded:
+        return []
+    if unguarded[0][0]:
+        return [
+            f"{where}: its role is a superuser or has BYPASSRLS, so row-level security does not back up what keeps "
+            "users apart; use a role that has neither"
+        ]
+    tables = [table for _, table in unguarded]
+    return [
+        f"{where}: row-level security is off for {', '.join(tables)}; turn it on with ALTER TABLE ... "
+        "ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
+    ]

@@ -29,6 +29,7 @@ _LOW_BYTES = 1 << 30
 _NONE_BYTES = 64 << 20
 _LATE_S = 300.0
 _LLM_WAIT_S = 15.0
+_SAFETY = "docs/serving.md, PostgreSQL; until then users are kept apart by the statements of Recollect alone"
 
 
 class State(StrEnum):
@@ -143,6 +144,8 @@ async def check_ledger(examination: Examination, ledger: Ledger, *, mend: bool) 
             f"{memories} and {counted(counts.get('turns', 0), 'turn')} of {counted(counts.get('users', 0), 'user')}"
         )
         examination.note("integrity", f"no damage found in {told}")
+    for sentence in await ledger.cautions():
+        examination.note("safety", sentence, state=State.WARN, mend=_SAFETY)
 
 
 async def check_search(examination: Examination, ledger: Ledger, embedder: Embedder, user: str | None) -> None:

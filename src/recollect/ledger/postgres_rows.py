@@ -71,8 +71,8 @@ def cautions(unguarded: list[tuple[bool, str]], where: str) -> list[str]:
         return []
     if unguarded[0][0]:
         return [
-            f"{where}: its role is a superuser or has BYPASSRLS, so row-level security does not back up what keeps "
-            "users apart; use a role that has neither"
+            f"{where}: the role is a superuser or has BYPASSRLS, so that row-level security does not hold for it; "
+            "use one that is neither"
         ]
     tables = [table for _, table in unguarded]
     return [

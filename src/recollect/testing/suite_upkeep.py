@@ -59,6 +59,7 @@ USES = {
     "drop_model": lambda ledger: ledger.drop_model(MODEL),
     "stats": lambda ledger: ledger.stats(),
     "check": lambda ledger: ledger.check(),
+    "cautions": lambda ledger: ledger.cautions(),
     "rebuild_terms": lambda ledger: ledger.rebuild_terms(),
 }
 

@@ -22,6 +22,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import SpentToday
 from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, scores_of, turn
 
 SESSION = Scope("ann", "", "s")
@@ -156,3 +157,32 @@ async def test_what_was_spent_before_schema_6_counts_for_all_in_postgres(dsn: st
     ledger = await open_postgres(dsn, MODEL)
     assert await ledger.spent_today(None) == SpentToday(tokens=14, calls=4)
     await ledger.close()
+
+
+TO_SCHEMA_7 = """
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT tablename FROM pg_policies LOOP
+        EXECUTE format('DROP POLICY mine ON %I', name);
+        EXECUTE format('ALTER TABLE %I DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', name);
+    END LOOP;
+END $$;
+ALTER TABLE terms DROP COLUMN user_id;
+DROP FUNCTION recollect_said;
+UPDATE meta SET value = '7' WHERE name = 'schema'
+"""
+
+
+async def test_a_ledger_of_before_row_level_security_keeps_what_it_knows_and_is_guarded() -> None:
+    async with running_server().database(role=PLAIN_ROLE) as dsn:
+        ledger = await open_postgres(dsn, MODEL)
+        before = await fill(ledger)
+        await ledger.close()
+        connection = await asyncpg.connect(dsn)
+        await connection.execute(TO_SCHEMA_7)
+        assert await connection.fetchval("SELECT count(*) FROM terms") == 1503
+        ledger = await open_postgres(dsn, MODEL)
+        assert await known(ledger) == before
+        assert await ledger.check() == await ledger.cautions() == []
+        assert await connection.fetchval("SELECT count(*) FROM terms") == 0
+        await connection.close()
+        await ledger.close()

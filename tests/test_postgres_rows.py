@@ -3,98 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from cli_runner import Cli
+from rows_samples import ANN, BOB, OF_NOBODY, Store, opened
 
-from recollect.errors import Conflict, NotFound
-from recollect.ledger import postgres_dialect
+from recollect.errors import Conflict
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import EVERYONE, NOBODY, Tx
-from recollect.model.change import Add, Once, Update
-from recollect.model.effect import Spent
+from recollect.model.change import Add
 from recollect.model.erase import Erase, Target, user_digest
-from recollect.model.job import JobKind, NewJob
-from recollect.model.memory import Status
-from recollect.model.query import EVERYTHING, Listing
+from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.model.times import now
 from recollect.testing.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
-from recollect.testing.suite_responses import items, keep, response, thread
-from recollect.testing.suite_samples import BY, MODEL, direction, memory, turn
+from recollect.testing.suite_samples import BY, MODEL, memory
 
-ANN, BOB = Scope("ann", "p", "s"), Scope("bob", "p", "s")
-# Tables without a policy, and why none is needed.
-OF_NOBODY = {
-    "meta": "says what the store is",
-    "models": "names embedding models",
-    "moments": "says when the store was looked after",
-    "usage_of_all": "adds up all users, without names",
-    "api_keys": "tells whose a key is, so it is read before anyone knows whose rows are asked for",
-}
-NAMES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
 TELL = "SELECT set_config('recollect.whose', $1, false), set_config('recollect.digest', $2, false)"
-
-
-@dataclass(frozen=True)
-class Store:
-    """A ledger in which ann and bob have rows in every table, and what both of them have by name."""
-
-    ledger: SqlLedger
-    dsn: str
-    aside: Any
-    ids: dict[str, dict[str, Any]]
-
-    async def tables(self) -> list[str]:
-        return [name for (name,) in await self.aside.fetch(NAMES) if name not in OF_NOBODY]
-
-    async def everything(self, user: str) -> dict[str, set[str]]:
-        """All rows with the user's name or digest, by table, as one sees them for whom no policy holds."""
-        asked = {table: f"SELECT t::text FROM {table} t WHERE user_id = ANY ($1)" for table in await self.tables()}
-        names = [user, user_digest(user)]
-        return {table: {row[0] for row in await self.aside.fetch(sql, names)} for table, sql in asked.items()}
-
-
-async def fill(ledger: SqlLedger, scope: Scope) -> dict[str, Any]:
-    """Something of a user in every table there is."""
-    user = scope.user
-    adds = [Add(memory(f"{user} likes tea {n}", scope=scope, key=f"k{n}"), direction(n)) for n in range(3)]
-    applied = await ledger.apply(scope, adds, by=BY, once=Once("once", "digest"))
-    job = NewJob(kind=JobKind.UPKEEP, key="k", payload={"chore": "expire"})
-    said = await ledger.append(scope, [turn(f"{user} said tea"), turn("gone")], vectors=[None, None], by=BY)
-    await ledger.tend([(scope, job)])
-    await keep(ledger, response(scope=scope))
-    await ledger.keep_thread(scope, thread(scope=scope))
-    await ledger.add_items(scope, items("msg_1"))
-    await ledger.apply(scope, [], by=BY, effects=[Spent(user=user, step="s", model="m", tokens_in=5, at=now())])
-    await ledger.erase(scope, Erase(Target.TURN, said.turns[1].id), by=BY)
-    record = applied.outcomes[0].record
-    return {
-        "memory": record.id,
-        "turn": said.turns[0].id,
-        "entry": (await ledger.history(scope, memory_id=record.id))[-1].id,
-        "row": int((await ledger.lexical(scope, "tea")).rows[0]),
-        "job": (await ledger.jobs(user))[0].id,
-    }
-
-
-async def opened(role: str) -> AsyncIterator[Store]:
-    server = running_server()
-    async with server.database(role=role) as dsn:
-        ledger = await open_postgres(dsn, MODEL)
-        aside = await asyncpg.connect(dsn.replace(f"//{role}@", f"//{SUPERUSER}@"))
-        ids = {scope.user: await fill(ledger, scope) for scope in (ANN, BOB)}
-        yield Store(ledger, dsn, aside, ids)
-        await aside.close()
-        await ledger.close()
 
 
 @pytest.fixture
@@ -189,97 +120,6 @@ async def test_everyones_rows_are_seen_by_who_says_so_and_not_by_a_user_of_that_
     assert {row[0] for row in await raw.fetch("SELECT user_id FROM memories")} == {"ann", "bob", "*"}
 
 
-def forget_to_name_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on no statement of the ledger says whose rows it means."""
-    real = postgres_dialect.positional
-    of_user = re.compile(r"(\w+\.)?user_id = :(user|digest)\b|(?<=WHERE )number = :number")
-    monkeypatch.setattr(postgres_dialect, "positional", lambda sql: real(of_user.sub("TRUE", sql)))
-
-
-async def tells_of_bob(store: Store, question: Callable[[SqlLedger, dict[str, Any]], Awaitable[Any]]) -> bool:
-    """Whether an answer holds bob's name or an id of his."""
-    try:
-        answer = repr(await question(store.ledger, store.ids["bob"]))
-    except NotFound:
-        return False
-    return any(word in answer for word in ("bob", *(store.ids["bob"][kind] for kind in ("memory", "turn", "job"))))
-
-
-# Each asks as ann for what is bob's, or for all that there is.
-READS: dict[str, Callable[[SqlLedger, dict[str, Any]], Awaitable[Any]]] = {
-    "get": lambda ledger, of_bob: ledger.get(ANN, [of_bob["memory"]]),
-    "find": lambda ledger, of_bob: ledger.find(ANN, Listing(statuses=tuple(Status), limit=100)),
-    "history": lambda ledger, of_bob: ledger.history(ANN),
-    "entry": lambda ledger, of_bob: ledger.entry(ANN, of_bob["entry"]),
-    "turns": lambda ledger, of_bob: ledger.turns(ANN),
-    "fetch": lambda ledger, of_bob: ledger.fetch(ANN, [of_bob["row"]], filter=EVERYTHING),
-    "keyed": lambda ledger, of_bob: ledger.keyed(ANN, EVERYTHING, least=0, limit=10),
-    "job": lambda ledger, of_bob: ledger.job("ann", of_bob["job"]),
-    "jobs": lambda ledger, of_bob: ledger.jobs("ann"),
-    "conversations": lambda ledger, of_bob: ledger.conversations("ann"),
-}
-
-
-@pytest.mark.parametrize("name", READS)
-async def test_a_statement_that_forgets_its_user_reads_nobody_elses_rows(
-    store: Store, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    forget_to_name_the_user(monkeypatch)
-    assert not await tells_of_bob(store, READS[name])
-
-
-async def test_without_policies_such_statements_would_read_and_erase_them(
-    unguarded: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forget_to_name_the_user(monkeypatch)
-    for name, question in READS.items():
-        assert await tells_of_bob(unguarded, question), name
-    await unguarded.ledger.erase(Scope("ann"), Erase(Target.USER), by=BY)
-    assert not (await unguarded.everything("bob"))["memories"]
-
-
-async def test_counts_and_rows_for_an_index_are_ones_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = store.ledger
-
-    async def counted() -> list[Any]:
-        rows = await ledger.index_rows("ann", model=MODEL, after=0)
-        matching = sorted(await ledger.matching(ANN, EVERYTHING))
-        jobs = (await ledger.job_stats("ann")).waiting
-        return [rows, matching, await ledger.stats("ann"), await ledger.usage("ann"), jobs]
-
-    before = await counted()
-    forget_to_name_the_user(monkeypatch)
-    assert await counted() == before
-
-
-@pytest.mark.parametrize(
-    ("scope", "target"), [(Scope("ann"), Target.USER), (Scope("ann", "p"), Target.PROJECT), (ANN, Target.SESSION)]
-)
-async def test_an_erasure_that_forgets_its_user_leaves_others_whole(
-    store: Store, monkeypatch: pytest.MonkeyPatch, scope: Scope, target: Target
-) -> None:
-    before = await store.everything("bob")
-    forget_to_name_the_user(monkeypatch)
-    await store.ledger.erase(scope, Erase(target), by=BY)
-    assert await store.everything("bob") == before
-    assert not (await store.everything("ann"))["memories"]
-
-
-async def test_changes_that_forget_their_user_leave_others_whole(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, of_bob = await store.everything("bob"), store.ids["bob"]
-    forget_to_name_the_user(monkeypatch)
-    await store.ledger.touch(ANN, [of_bob["memory"]], at=now())
-    with pytest.raises(NotFound):
-        await store.ledger.apply(ANN, [Update(of_bob["memory"], {"importance": 0.1})], by=BY)
-    with pytest.raises(NotFound):
-        await store.ledger.undo(ANN, of_bob["entry"], by=BY)
-    assert await store.ledger.cancel("ann", [of_bob["job"]]) == []
-    await store.ledger.embed(MODEL, {of_bob["row"]: direction(7)}, user="ann")
-    assert await store.everything("bob") == before
-
-
 async def test_a_row_of_another_user_that_we_try_to_write_is_a_conflict(store: Store) -> None:
     engine = PostgresEngine(store.dsn)
     await engine.open()
@@ -361,3 +201,42 @@ async def test_doctor_warns_of_such_a_role_and_finds_no_fault_in_another(tmp_pat
             found = await asyncio.to_thread(cli.json, "doctor", "--database", dsn)
             assert found["ok"]
             assert {each["name"]: each["state"] for each in found["checks"]}.get("safety") == state
+
+
+async def shell(name: str, *arguments: str, input: str = "", options: str = "") -> str:
+    """What one of PostgreSQL's own programs says."""
+    process = await asyncio.create_subprocess_exec(
+        running_server().program(name), *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+        env={**os.environ, "PGOPTIONS": options},
+    )  # fmt: skip
+    out, error = await process.communicate(input.encode())
+    assert process.returncode == 0, error.decode()
+    return out.decode()
+
+
+async def test_a_backup_by_the_role_itself_has_all_if_it_says_so_and_can_be_restored(store: Store) -> None:
+    whole = await shell("pg_dump", "--enable-row-security", store.dsn, options="-c recollect.whose=*")
+    async with running_server().database(role=PLAIN_ROLE) as dsn:
+        await shell("psql", "-q", "-v", "ON_ERROR_STOP=1", dsn, input=whole, options="-c recollect.whose=*")
+        ledger = await open_postgres(dsn, MODEL)
+        for scope in (ANN, BOB):
+            assert (await ledger.find(scope, Listing())).records == (
+                await store.ledger.find(scope, Listing())
+            ).records
+        assert await ledger.check() == await ledger.cautions() == []
+        await ledger.close()
+
+
+async def test_tables_that_a_superuser_made_can_be_handed_over_as_documented(unguarded: Store) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+    handed_over = page.split("```sql\n")[2].split("```")[0]
+    name = await unguarded.aside.fetchval("SELECT current_database()")
+    handed_over = handed_over.replace("DATABASE recollect", f"DATABASE {name}")
+    await shell("psql", "-q", "-v", "ON_ERROR_STOP=1", unguarded.dsn, input=handed_over)
+    ledger = await open_postgres(unguarded.dsn.replace(f"//{SUPERUSER}@", f"//{PLAIN_ROLE}@"), MODEL)
+    assert await ledger.cautions() == await ledger.check() == []
+    await ledger.apply(ANN, [Add(memory("of the new role", scope=ANN))], by=BY)
+    await ledger.rebuild_terms()
+    await ledger.erase(Scope("bob"), Erase(Target.USER), by=BY)
+    assert await ledger.users() == ["ann"]
+    await ledger.close()

@@ -29,7 +29,7 @@ _LOW_BYTES = 1 << 30
 _NONE_BYTES = 64 << 20
 _LATE_S = 300.0
 _LLM_WAIT_S = 15.0
-_SAFETY = "docs/serving.md, PostgreSQL; until then users are kept apart by the statements of Recollect alone"
+_SAFETY = "make its role an owner of the tables that is no superuser and has no BYPASSRLS"
 
 
 class State(StrEnum):

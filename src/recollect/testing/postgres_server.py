@@ -98,6 +98,10 @@ class PostgresServer:
         """The address of one of its databases."""
         return f"postgresql://{role}@/{database}?host={self._folder}"
 
+    def program(self, name: str) -> str:
+        """Where one of PostgreSQL's own programs is, such as psql."""
+        return str(self._programs / name)
+
     async def make(self, database: str, *, template: str = "template1", role: str = SUPERUSER) -> str:
         """Make a copy of the template for a role; gives its address."""
         await self.run(_MAKE_ROLE)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import NotFound
-from recollect.ledger.sql.tx import Engine, Tx, one
+from recollect.ledger.sql.tx import EVERYONE, Engine, Tx, one, whose
 from recollect.model.key import ApiKey
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, to_micros
@@ -16,28 +16,31 @@ _COLUMNS = "id, hash, name, user_id, project_id, rights, created_at, expires_at,
 
 
 class SqlKeys:
-    """The promise of `Keys`, kept by the body of SQL on some engine."""
+    """The promise of `Keys`, kept by the body of SQL on some engine.
+
+    Whose a key is shows only once it is found, so the rows of all are looked at.
+    """
 
     _engine: Engine
 
     async def add_key(self, key: ApiKey) -> None:
-        await self._engine.write(lambda tx: add(tx, key))
+        await self._engine.write(lambda tx: add(tx, key), of=EVERYONE)
 
     async def keys(self, user: str | None = None) -> list[ApiKey]:
-        return await self._engine.read(lambda tx: listed(tx, user))
+        return await self._engine.read(lambda tx: listed(tx, user), of=whose(user))
 
     async def key_of(self, hash: bytes) -> ApiKey:
-        return await self._engine.read(lambda tx: found(tx, "hash", hash), quick=True)
+        return await self._engine.read(lambda tx: found(tx, "hash", hash), of=EVERYONE, quick=True)
 
     async def has_keys(self) -> bool:
-        return await self._engine.read(any_key, quick=True)
+        return await self._engine.read(any_key, of=EVERYONE, quick=True)
 
     async def revoke_key(self, id: str, *, at: datetime) -> ApiKey:
-        return await self._engine.write(lambda tx: revoke(tx, id, at))
+        return await self._engine.write(lambda tx: revoke(tx, id, at), of=EVERYONE)
 
     async def use_keys(self, used: Mapping[str, datetime]) -> None:
         if used:
-            await self._engine.write(lambda tx: use(tx, used))
+            await self._engine.write(lambda tx: use(tx, used), of=EVERYONE)
 
 
 async def add(tx: Tx, key: ApiKey) -> None:

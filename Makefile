@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test clients api drill local-llm check bench docs clean
+.PHONY: help serve test clients api drill local-llm check bench bench-services docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ check: $(VENV)/.dev ## Check style and types only
 bench: $(VENV)/.dev ## Measure search, writes, memory and the proxy
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.proxy
+
+bench-services: $(VENV)/.dev ## Load the memory services for a minute, with locust, without Redis and with it
+	$(BIN)/pip install --quiet 'locust>=2.40'
+	$(BIN)/python -m benchmarks.services
 
 docs: $(VENV)/.dev ## Print the generated documents anew
 	$(BIN)/python scripts/print_docs.py

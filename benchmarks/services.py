@@ -113,7 +113,8 @@ async def way_through(home: Path, port: int, users: int, count: int) -> None:
     one, other = summary(here), summary(there)
     print(
         f"one recall at a time: in process p50 {one.p50_us / 1000:.2f} ms, through HTTP {other.p50_us / 1000:.2f} ms "
-        f"(+{(other.p50_us - one.p50_us) / 1000:.2f} ms); p99 {one.p99_us / 1000:.2f} and {other.p99_us / 1000:.2f} ms"
+        f"(+{(other.p50_us - one.p50_us) / 1000:.2f} ms); "
+        f"p99 {one.p99_us / 1000:.2f} and {other.p99_us / 1000:.2f} ms"
     )
 
 

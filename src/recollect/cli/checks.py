@@ -29,7 +29,6 @@ _LOW_BYTES = 1 << 30
 _NONE_BYTES = 64 << 20
 _LATE_S = 300.0
 _LLM_WAIT_S = 15.0
-_SAFETY = "make its role an owner of the tables that is no superuser and has no BYPASSRLS"
 
 
 class State(StrEnum):
@@ -145,7 +144,7 @@ async def check_ledger(examination: Examination, ledger: Ledger, *, mend: bool) 
         )
         examination.note("integrity", f"no damage found in {told}")
     for sentence in await ledger.cautions():
-        examination.note("safety", sentence, state=State.WARN, mend=_SAFETY)
+        examination.note("safety", sentence, state=State.WARN)
 
 
 async def check_search(examination: Examination, ledger: Ledger, embedder: Embedder, user: str | None) -> None:

@@ -159,8 +159,11 @@ class PostgresEngine:
             raise translated(error, self.where) from error
         async with self._connection() as connection:
             version = connection.get_server_version()
+            try:
+                process = await connection.fetchval("SELECT pg_backend_pid()", timeout=self._timeout_s)
+            except _ERRORS as error:
+                raise translated(error, self.where) from error
             # Behind a pooler each transaction may be on another connection; only what is said inside one holds.
-            process = await connection.fetchval("SELECT pg_backend_pid()", timeout=self._timeout_s)
             self._is_direct = process == connection.get_server_pid()
         if version.major < OLDEST:
             await self.close()

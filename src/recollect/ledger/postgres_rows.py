@@ -72,7 +72,7 @@ def cautions(unguarded: list[tuple[bool, str]], where: str) -> list[str]:
     if unguarded[0][0]:
         return [
             f"{where}: the role is a superuser or has BYPASSRLS, so that row-level security does not hold for it; "
-            "use one that is neither"
+            "use one that owns the tables and is neither (docs/serving.md)"
         ]
     tables = [table for _, table in unguarded]
     return [

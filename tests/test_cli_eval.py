@@ -176,7 +176,7 @@ def test_help_loads_nothing_heavy() -> None:
         "try: root.main(['eval', 'locomo', '--help'])\nexcept SystemExit: pass\n"
         "print('\\n' + ' '.join(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200)
     heavy = {"numpy", "apsw", "pydantic", "yaml", "tokenizers", "httpx", "asyncio"}
     assert not heavy & set(done.stdout.splitlines()[-1].split())
 
@@ -185,7 +185,7 @@ def test_progress_is_shown_on_a_terminal_and_leaves_no_trace(cli: Cli) -> None:
     terminal, inside = pty.openpty()
     command = [sys.executable, "-m", "recollect.cli.main", "eval", "locomo", "locomo10.json"]
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=inside, env={**os.environ, "RECOLLECT_HOME": "."}, timeout=60
+        command, stdout=subprocess.PIPE, stderr=inside, env={**os.environ, "RECOLLECT_HOME": "."}, timeout=200
     )
     os.close(inside)
     shown = os.read(terminal, 100_000)

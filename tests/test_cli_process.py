@@ -24,7 +24,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def run(home: Path, *args: str | bytes, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run([*COMMAND, *args], input=input, capture_output=True, env=environment(home), timeout=60)
+    done = subprocess.run([*COMMAND, *args], input=input, capture_output=True, env=environment(home), timeout=200)
     assert b"Traceback" not in done.stderr
     return done
 
@@ -35,7 +35,7 @@ def loaded_by(*args: str) -> set[str]:
         f"try: root.main({list(args)!r})\nexcept SystemExit: pass\n"
         "print('\\n' + ' '.join(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200)
     return set(done.stdout.splitlines()[-1].split())
 
 
@@ -128,7 +128,7 @@ def test_colours_are_for_terminals_whose_owner_wants_them(
     variables = {**environment(tmp_path), "TERM": "xterm", **more}
     if not more:
         variables.pop("NO_COLOR", None)
-    subprocess.run(COMMAND, stdin=inside, stdout=inside, stderr=inside, env=variables, check=True, timeout=60)
+    subprocess.run(COMMAND, stdin=inside, stdout=inside, stderr=inside, env=variables, check=True, timeout=200)
     os.close(inside)
     assert (b"\x1b[" in os.read(terminal, 10_000)) == coloured
     os.close(terminal)
@@ -150,7 +150,7 @@ run("--home", "{folder}/warm", "search", "anything")
 if os.geteuid() == 0: os.setuid(65534)
 print(run("--home", "{home}", "add", "hello"), run("--home", "{home}", "list"), run("--home", "{home}", "doctor"))
 """
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
         assert done.stdout.splitlines()[-1] == "5 5 5"
         assert "fail  home" in done.stdout
         assert f"cannot make {home}/recollect.db: Permission denied" in done.stderr

@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from recollect import __version__, errors
+from recollect.http import health
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.errors import status_of
@@ -22,7 +23,8 @@ from recollect.settings import load
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    monkeypatch.setattr(health, "_READY_S", 60.0)
     with TestClient(make_app(load({"home": tmp_path}, environ={}).settings), "http://127.0.0.1") as client:
         yield client
 
@@ -114,6 +116,6 @@ def test_only_loopback_addresses_count_as_private(host: str, alone: bool) -> Non
 
 def test_a_public_address_without_authentication_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "recollect.cli.main", "--home", str(tmp_path), "serve", "--host", "0.0.0.0"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert refused.returncode == 2
     assert "no authentication" in refused.stderr

@@ -71,7 +71,7 @@ def imported(home: Path, *, columns: int, piped: bool = False) -> bytes:
         stdout=subprocess.PIPE,
         stderr=inside,
         env={**os.environ, "RECOLLECT_HOME": str(home)},
-        timeout=60,
+        timeout=200,
     )
     os.close(inside)
     shown = os.read(terminal, 100_000)

@@ -56,7 +56,7 @@ def curl(server: Process, user: str, text: str, **fields: Any) -> str:
     body = {"model": "scripted", "user": user, "messages": [{"role": "user", "content": text}], **fields}
     told = ["-H", "Content-Type: application/json", "-H", f"Authorization: Bearer {KEY}"]
     command = ["curl", "-sSN", "--fail-with-body", f"{server.url}/chat/completions", *told, "-d", json.dumps(body)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=200).stdout
 
 
 def by_sdk(server: Process, user: str, text: str) -> str:

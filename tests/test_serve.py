@@ -126,7 +126,7 @@ def test_a_server_that_cannot_start_says_so_and_ends(tmp_path: Path) -> None:
     (home / "recollect.db").write_bytes(b"this is no ledger" * 1000)
     for workers in ("1", "2"):
         command = [sys.executable, "-m", "recollect.cli.main", "serve", "--port", "0", "--workers", workers]
-        ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=60)
+        ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=200)
         assert ended.returncode == 5
         assert ended.stderr.endswith("Error: the server could not start; its log says why\n")
 

@@ -16,6 +16,8 @@ from recollect.wiring import open_service
 _log = logging.getLogger("recollect")
 # Who starts a server wants to know at once what is wrong, but not to wait for a store that hangs.
 _START_S = 2.0
+# A file hangs for nobody: on a slow machine it only takes longer to say what is wrong with it.
+_FILE_S = 60.0
 _FIRST_S = 0.2
 _MOST_S = 2.0
 
@@ -44,11 +46,15 @@ class LateService:
         """Open it, or raise what no waiting helps with; if the store is away, go on trying behind."""
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._opening = asyncio.create_task(self._open(first))
-        await asyncio.wait([first], timeout=_START_S)
+        await asyncio.wait([first], timeout=_START_S if self._asks_elsewhere() else _FILE_S)
         if first.done():
             first.result()
         else:
             first.cancel()
+
+    def _asks_elsewhere(self) -> bool:
+        """Whether it takes more than files that are here: a server, or a model that may have to be fetched."""
+        return "://" in self._settings.database or self._settings.embedder != "bundled"
 
     async def _open(self, first: asyncio.Future[None]) -> None:
         wait_s = _FIRST_S

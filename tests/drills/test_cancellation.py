@@ -142,8 +142,10 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
     assert caller.acked <= set(parts) <= caller.asked
     assert complaints == []
     assert [entry.getMessage() for entry in caplog.records if entry.name == "asyncio"] == []
-    left = [each.name for each in set(threading.enumerate()) - threads if each.name.startswith("recollect")]
-    assert left == []
+    left = [each for each in set(threading.enumerate()) - threads if each.name.startswith("recollect")]
+    for thread in left:
+        await asyncio.to_thread(thread.join, 30)
+    assert [each.name for each in left if each.is_alive()] == []
     if store.startswith("postgresql"):
         # The server takes a moment to see that they are gone.
         async with asyncio.timeout(60):

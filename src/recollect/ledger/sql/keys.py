@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import NotFound
-from recollect.ledger.sql.tx import EVERYONE, Engine, Tx, one, whose
+from recollect.ledger.sql.tx import NOBODY, Engine, Tx, one
 from recollect.model.key import ApiKey
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, to_micros
@@ -18,29 +18,29 @@ _COLUMNS = "id, hash, name, user_id, project_id, rights, created_at, expires_at,
 class SqlKeys:
     """The promise of `Keys`, kept by the body of SQL on some engine.
 
-    Whose a key is shows only once it is found, so the rows of all are looked at.
+    Whose a key is shows only once it is found, so these rows belong to no user.
     """
 
     _engine: Engine
 
     async def add_key(self, key: ApiKey) -> None:
-        await self._engine.write(lambda tx: add(tx, key), of=EVERYONE)
+        await self._engine.write(lambda tx: add(tx, key), of=NOBODY)
 
     async def keys(self, user: str | None = None) -> list[ApiKey]:
-        return await self._engine.read(lambda tx: listed(tx, user), of=whose(user))
+        return await self._engine.read(lambda tx: listed(tx, user), of=NOBODY)
 
     async def key_of(self, hash: bytes) -> ApiKey:
-        return await self._engine.read(lambda tx: found(tx, "hash", hash), of=EVERYONE, quick=True)
+        return await self._engine.read(lambda tx: found(tx, "hash", hash), of=NOBODY, quick=True)
 
     async def has_keys(self) -> bool:
-        return await self._engine.read(any_key, of=EVERYONE, quick=True)
+        return await self._engine.read(any_key, of=NOBODY, quick=True)
 
     async def revoke_key(self, id: str, *, at: datetime) -> ApiKey:
-        return await self._engine.write(lambda tx: revoke(tx, id, at), of=EVERYONE)
+        return await self._engine.write(lambda tx: revoke(tx, id, at), of=NOBODY)
 
     async def use_keys(self, used: Mapping[str, datetime]) -> None:
         if used:
-            await self._engine.write(lambda tx: use(tx, used), of=EVERYONE)
+            await self._engine.write(lambda tx: use(tx, used), of=NOBODY)
 
 
 async def add(tx: Tx, key: ApiKey) -> None:

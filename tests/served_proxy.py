@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import uvicorn
 
 from recollect.http.app import make_app
+from recollect.http.listen import listen
 from recollect.model.turn import Turn
 from recollect.service import Service
 from recollect.settings import load
@@ -34,11 +35,11 @@ class Served:
         # A loaded machine must not turn a slow search into a chat without memory.
         chosen = {"home": home, "upstream_url": upstream, "memory_timeout_s": 30.0, "worker": False, **settings}
         self.app = make_app(load(chosen, environ={}).settings)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.port = int(self._listener.getsockname()[1])
+        self._listening = listen("127.0.0.1", 0)
+        self.port = self._listening.port
         config = uvicorn.Config(self.app, http="httptools", log_config=None, server_header=False)
         self._server = _Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
+        self._thread = threading.Thread(target=self._server.run, args=(list(self._listening.sockets),), daemon=True)
 
     @property
     def url(self) -> str:
@@ -62,7 +63,7 @@ class Served:
     def stop(self) -> None:
         self._server.should_exit = True
         self._thread.join(30)
-        self._listener.close()
+        self._listening.close()
 
     def kept(self, user: str, count: int = 2) -> list[tuple[str, str]]:
         """Who said what, in the user's latest session, as soon as so much is kept: that goes on behind the answer."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import AddrInfoType
 from aiohttp.resolver import ThreadedResolver
 from multidict import CIMultiDict
 from yarl import URL
@@ -21,6 +22,10 @@ _ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 # Local servers close idle connections after five seconds; we let go before they do.
 _IDLE_S = 4.0
 _TRIES, _PAUSE_S = 3, 0.05
+# Held of an answer whose client hardly reads: a piece, and what comes until the upstream is made to wait. Next
+# door this much is under way in a millisecond.
+_PIECE_BYTES = 1 << 14
+_ARRIVING_BYTES = 1 << 15
 
 
 class PlainReply:
@@ -40,7 +45,7 @@ class PlainReply:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
-            async for chunk in self._response.content.iter_any():
+            async for chunk in self._response.content.iter_chunked(_PIECE_BYTES):
                 yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UpstreamBroken(f"{self._name} broke off: {error or type(error).__name__}") from error
@@ -93,7 +98,11 @@ class PlainUpstream:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                limit=self._connections, keepalive_timeout=_IDLE_S, resolver=_Resolver(), ttl_dns_cache=10
+                limit=self._connections,
+                keepalive_timeout=_IDLE_S,
+                resolver=_Resolver(),
+                ttl_dns_cache=10,
+                socket_factory=_socket,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -101,9 +110,16 @@ class PlainUpstream:
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
-                read_bufsize=1 << 16,
+                read_bufsize=_PIECE_BYTES,
             )
         return self._session
+
+
+def _socket(address: AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ARRIVING_BYTES)
+    return made
 
 
 class _Resolver(AbstractResolver):

@@ -249,3 +249,32 @@ async def test_a_worker_that_dies_says_so(
             while worker.is_running or not caplog.text:  # noqa: ASYNC110 - nobody is told of its end
                 await asyncio.sleep(0.01)
     assert "gone for good" in caplog.text
+
+
+async def test_many_who_nudge_for_soon_are_one_look_and_who_cannot_wait_is_not_kept_back(ledger: Ledger) -> None:
+    looks, looked, lease = 0, asyncio.Event(), ledger.lease
+
+    async def counted(**given: Any) -> list[Job]:
+        nonlocal looks
+        looks += 1
+        found = await lease(**given)
+        looked.set()
+        return found
+
+    ledger.lease = counted  # type: ignore[method-assign]
+    doing = Doing(ledger)
+    worker = Worker(ledger, doing, poll_s=3600)
+    worker.start()
+    await looked.wait()
+    [first] = await queued(ledger, "a")
+    for _ in range(100):
+        worker.nudge(after_s=0.01)
+    await worker.next_end(within_s=30)
+    # The first, that of all hundred, and those that look for what comes after a job.
+    assert (doing.done, looks <= 4) == ([first.id], True)
+    worker.nudge(after_s=3600)
+    [second] = await queued(ledger, "b")
+    worker.nudge()
+    await worker.next_end(within_s=30)
+    await worker.stop()
+    assert doing.done == [first.id, second.id]

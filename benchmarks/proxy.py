@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.proxy_load import Load
 from benchmarks.proxy_parts import Beat, Clients, await_port, free_port, meters, module, stopping
 from benchmarks.proxy_peers import PEERS
-from benchmarks.proxy_upstream import PACED_S
+from benchmarks.proxy_upstream import BRISK_S, PACED_S
 from benchmarks.timing import summary
 
 MODES: dict[str, dict[str, str]] = {
@@ -32,6 +32,7 @@ MODES: dict[str, dict[str, str]] = {
     "read and write": {},
 }
 _USERS = 20
+_ANSWERS = ((False, "whole answers"), (True, "to the first token"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,11 +151,16 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
         measured(clients, target, Load(seconds=1, clients=2, stream=True, model="quick"), beat=Beat())
 
     for clients_at_once in map(int, args.clients.split(",")):
-        for stream, what in ((False, "whole answers"), (True, "to the first token")):
+        for stream, what in _ANSWERS:
             print(f"\n{what}, {clients_at_once} at a time, an upstream that answers at once ({_busy()}):")
             load = Load(seconds=args.seconds, clients=clients_at_once, stream=stream, model="quick")
             compare(clients, targets, load, rounds=args.rounds)
-    for stream, what in ((False, "whole answers"), (True, "to the first token")):
+    for stream, what in _ANSWERS:
+        # What is written is synced beside the upstream's work: here is who would wait for the disk.
+        print(f"\n{what}, 1 at a time, an upstream that begins after {BRISK_S * 1e3:.0f} ms ({_busy()}):")
+        load = Load(seconds=args.seconds * 2, clients=1, stream=stream, model="brisk")
+        compare(clients, targets, load, rounds=args.rounds)
+    for stream, what in _ANSWERS:
         print(f"\n{what}, 100 at a time, an upstream that takes its time as a model does ({_busy()}):")
         load = Load(seconds=args.seconds * 3, clients=100, stream=stream, model="paced", ramp_s=PACED_S)
         compare(clients, targets, load, rounds=args.rounds)

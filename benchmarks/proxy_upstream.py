@@ -1,7 +1,7 @@
 """A model endpoint that costs next to nothing, for measuring what stands in front of it.
 
-It answers by the name of the model: `quick` at once, `paced` as a real model does, `endless` without an end. It runs
-in a process of its own: `python -m benchmarks.proxy_upstream PORT`.
+It answers by the name of the model: `quick` at once, `brisk` sooner than any real model does, `paced` as one does,
+`endless` without an end. It runs in a process of its own: `python -m benchmarks.proxy_upstream PORT`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import uvloop
 
 ANSWER = "As far as I know that was settled last spring, and nobody has said anything else about it since then."
 FIRST_TOKEN_S, TOKEN_S = 0.1, 0.1
+BRISK_S = 0.02
 _DIMENSIONS = 384
 
 
@@ -84,8 +85,8 @@ class _Connection(asyncio.Protocol):
         # A proxy may put a provider's name before the model's.
         model = str(asked.get("model", "")).rpartition("/")[2]
         if not asked.get("stream"):
-            wait = PACED_S if model == "paced" else 0.0
-            self._loop.call_later(wait, self._transport.write, _WHOLE)
+            wait_s = {"paced": PACED_S, "brisk": BRISK_S}.get(model, 0.0)
+            self._loop.call_later(wait_s, self._transport.write, _WHOLE)
             return
         self._transport.write(_OPEN)
         if model == "endless":
@@ -93,6 +94,8 @@ class _Connection(asyncio.Protocol):
             self._go_on()
         elif model == "paced":
             self._loop.call_later(FIRST_TOKEN_S, self._stream, iter(_EVENTS), TOKEN_S)
+        elif model == "brisk":
+            self._loop.call_later(BRISK_S, self._stream, iter(_EVENTS), 0.0)
         else:
             self._stream(iter(_EVENTS), 0.0)
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
 from recollect.errors import InvalidSettings, Unavailable
+
+# A client that hardly reads has this much more waiting for it here, and its upstream waits; what is on its way to
+# clients far away is not bounded by it.
+_UNSENT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,6 @@ class Listening:
         self.close()
 
 
-# A client that hardly reads has this much more waiting for it here, and its upstream waits; what is on its way to
-# clients far away is not bounded by it.
-_UNSENT_BYTES = 1 << 16
-
-
 def listen(host: str, port: int) -> Listening:
     """Bind the host's addresses; Unavailable if the port is taken."""
     try:
@@ -71,8 +71,8 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            # Connections take it over from the socket that listens.
+        # Not every system knows it. Connections take it over from the socket that listens.
+        with suppress(AttributeError, OSError):
             bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         bound.bind(address)
         # From now on nobody else gets the port; connections wait until the server takes them.

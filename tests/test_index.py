@@ -121,6 +121,15 @@ async def test_changes_of_any_kind_show_at_the_next_search(ledger: Ledger) -> No
     assert await found(ledger, index, ANN, unit_vectors(1, seed=9)[0]) == [third.id]
 
 
+@pytest.mark.parametrize("count", [1, 32, 33, 200])
+async def test_however_many_came_since_the_last_search_all_are_found(ledger: Ledger, count: int) -> None:
+    await fill(ledger, ANN, 10, seed=1)
+    index = index_of(ledger)
+    assert (await index.view(ANN, EVERYTHING)).count == 10
+    await fill(ledger, ANN, count, seed=2)
+    assert (await index.view(ANN, EVERYTHING)).count == 10 + count
+
+
 async def test_the_least_used_leave_when_memory_runs_short(ledger: Ledger) -> None:
     scopes = [Scope(f"user {n}") for n in range(6)]
     for n, scope in enumerate(scopes):

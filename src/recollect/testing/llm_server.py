@@ -22,6 +22,8 @@ from recollect.testing.llm_wire import texts
 
 Kind: TypeAlias = Literal["chat", "responses", "embeddings", "models", "other"]
 
+# How long a client may take to read what has arrived.
+_HANDED_OVER_S = 1.0
 _KINDS: dict[tuple[str, str], Kind] = {
     ("POST", "/v1/chat/completions"): "chat",
     ("POST", "/v1/responses"): "responses",
@@ -116,7 +118,7 @@ async def _send(answer: Answer, send: Send, transport: asyncio.Transport) -> boo
         elif step is Cut.HANG:
             await asyncio.Event().wait()
         elif step is Cut.RESET:
-            await _reset(transport)
+            await _reset(transport, after_s=_HANDED_OVER_S if begun else 0.02)
             return True
         elif isinstance(step, float | int):
             await asyncio.sleep(step)
@@ -136,9 +138,9 @@ def _part(body: bytes, *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
-async def _reset(transport: asyncio.Transport) -> None:
+async def _reset(transport: asyncio.Transport, *, after_s: float) -> None:
     # A reset throws away what the client has not been handed yet: let what was written arrive first.
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(after_s)
     # Closing a socket that lingers for no time sends RST instead of FIN.
     no_linger = struct.pack("ii", 1, 0)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)

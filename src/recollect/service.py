@@ -204,7 +204,11 @@ class Service:
             changes += [
                 Forget(turn.id)
                 for turn in said
-                if turn.category is Category.TURN and turn.status is Status.ACTIVE and _speaks_for_few(record)
+                if turn.category is Category.TURN
+                and turn.status is Status.ACTIVE
+                and _speaks_for_few(record)
+                # Nothing of a project goes with what somebody keeps in another one.
+                and record.scope.project in ("", turn.scope.project)
             ]
         return (await self._ledger.apply(scope, changes, by=self._redacting.by(by))).outcomes[0]
 

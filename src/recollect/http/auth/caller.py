@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends
@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 from recollect.errors import MissingUser, NotAllowed, NotFound, StoreUnavailable
 from recollect.model.change import Actor, By
 from recollect.model.memory import MemoryRecord
-from recollect.model.scope import Scope
+from recollect.model.scope import Level, Scope
 
 # Where in the state of a request the caller is, and whether a credential of the client's was ours, and taken out.
 CALLER, WITHHELD = "caller", "withheld"
@@ -56,16 +56,28 @@ class Caller:
             raise NotAllowed("whoever asks here speaks for one project, and another one was named")
         return self.project
 
+    def holds(self, scope: Scope) -> bool:
+        """Whether what is kept there is this caller's: their user's, and their project's where they have one."""
+        return self.user in (None, scope.user) and self.project in (None, scope.project)
+
     def owned(self, record: MemoryRecord) -> MemoryRecord:
         """The memory itself; one of another user or project is as unknown as one that does not exist."""
-        if not self.sees(record.scope):
+        # What is the user's own is recalled in every project.
+        is_shared = record.level is Level.USER and not record.scope.project
+        if not self.holds(replace(record.scope, project=self.project or "") if is_shared else record.scope):
             raise NotFound(f"no memory {record.id}")
         return record
 
-    def sees(self, scope: Scope) -> bool:
-        """Whether what is kept there is there for this caller."""
-        is_theirs = self.user is None or scope.user == self.user
-        return is_theirs and (self.project is None or scope.project in ("", self.project))
+    def to_change(self, record: MemoryRecord) -> MemoryRecord:
+        """The memory itself, if they may change it: who speaks for one project changes nothing for the others."""
+        if not self.holds(self.owned(record).scope):
+            raise NotAllowed("this is the user's own in all projects, and whoever asks here speaks for one project")
+        return record
+
+    def check_level(self, level: Level | None) -> None:
+        """Raise if a new memory of that level would be seen in projects that are not theirs."""
+        if self.project is not None and level is Level.USER:
+            raise NotAllowed("level 'user' is for all projects, and whoever asks here speaks for one project")
 
     def check_reads(self) -> None:
         """Raise if they may only write."""

@@ -23,7 +23,8 @@ from recollect.model.scope import Scope as Whose
 
 # They tell nothing about anyone.
 OPEN_PATHS = frozenset({
-    "/live", "/health", "/ready", "/version", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json",
+    "/live", "/health", "/ready", "/version", "/openapi.json",
+    "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
 })  # fmt: skip
 _AUTHORIZATION = frozenset({b"authorization"})
 _SHOW_A_KEY = "show a key: Authorization: Bearer rk_..., or X-API-Key; `recollect keys add` makes one"
@@ -66,12 +67,12 @@ class Authentication:
         late: LateService = scope["app"].state.late
         believed = shown.forwarded and is_within(address, rules.proxies)
         caller = await self._caller(shown, address, shown.forwarded if believed else address, late)
-        if caller.kind != "gateway":
-            # From anyone else these are words of the client, and no other user's name may be among them.
-            for user in shown.users:
-                caller.bound_user(user)
-            for project in shown.projects:
-                caller.bound_project(project)
+        # From anyone but a gateway all of these are words of the client, and no other user's name may be among them.
+        is_gateway = caller.kind == "gateway"
+        for user in shown.named_users if is_gateway else (*shown.users, *shown.named_users):
+            caller.bound_user(user)
+        for project in shown.named_projects if is_gateway else (*shown.projects, *shown.named_projects):
+            caller.bound_project(project)
         taken = {"gateway": self._gateway_headers, "jwt": _AUTHORIZATION}.get(caller.kind, frozenset())
         if taken or shown.key:
             headers = without_ours(headers, also=taken)

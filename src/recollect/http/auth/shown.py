@@ -22,6 +22,9 @@ class Shown:
     token: str = ""
     users: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
+    # Whose memory the client itself says it is.
+    named_users: tuple[str, ...] = ()
+    named_projects: tuple[str, ...] = ()
     # For whom a gateway asks, by its own account: the last address is the one that it saw itself.
     forwarded: str = ""
 
@@ -40,6 +43,10 @@ def read_shown(headers: Sequence[Header], *, user_header: bytes, project_header:
             shown.key = shown.key or _key_in(value)
         elif name == user_header:
             shown.users += (_text(value),)
+        elif name == b"x-memory-user":
+            shown.named_users += (_text(value),)
+        elif name == b"x-memory-project":
+            shown.named_projects += (_text(value),)
         elif name == b"x-forwarded-for":
             shown.forwarded = value.rpartition(b",")[2].strip().decode("latin-1")
         elif project_header and name == project_header:

@@ -11,7 +11,7 @@ from recollect.language.when import spoken_of
 from recollect.model.asked import read_limit, read_score
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Filter, Not, Op, Where, both
-from recollect.model.scope import Scope
+from recollect.model.scope import Level, Scope
 from recollect.model.text import checked_text
 from recollect.model.times import now
 from recollect.recall import Search
@@ -31,7 +31,8 @@ async def held(service: Service, scope: Scope, id: str, *, gone: bool = False) -
     if scope.session:
         inside = record.scope == scope
     else:
-        inside = not scope.project or record.scope.project in ("", scope.project)
+        is_shared = record.level is Level.USER and not record.scope.project
+        inside = not scope.project or record.scope.project == scope.project or is_shared
     if not inside or not (gone or record.status is Status.ACTIVE):
         raise NotFound(f"no memory {id}")
     return record

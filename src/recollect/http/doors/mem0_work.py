@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from recollect.errors import InvalidFilter, InvalidInput
+from recollect.errors import InvalidFilter, InvalidInput, NotAllowed
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors.asking import Caller
 from recollect.http.doors.finding import NO_TURNS, held, looked_for
@@ -122,6 +122,8 @@ async def _meant(service: Service, caller: Caller, plain: Mapping[str, Any]) -> 
             caller.scope(user)
         owners = {caller.user}
     else:
+        if ANYONE in named and caller.project is not None:
+            raise NotAllowed("who else there is concerns all projects, and this key is for one: name the users")
         owners = set(await service.users()) if ANYONE in named else named
         if not owners and ANYONE not in named:
             raise InvalidFilter("name whose memories are meant: one of user_id, agent_id, app_id and run_id")
@@ -143,7 +145,7 @@ async def get(service: Service, caller: Caller, id: str) -> dict[str, Any]:
 async def update(service: Service, caller: Caller, id: str, change: shapes.Change) -> dict[str, Any]:
     """Change a memory; what metadata says of its agent and app stays."""
     scope, own = read_id(id, caller)
-    record = await held(service, scope, own)
+    record = caller.to_change(await held(service, scope, own))
     fields: dict[str, Any] = _times(change.timestamp, change.expiration_date)
     if change.content is not None:
         fields["content"] = change.content
@@ -160,7 +162,8 @@ async def update(service: Service, caller: Caller, id: str, change: shapes.Chang
 async def update_all(service: Service, caller: Caller, changes: list[shapes.BatchChange]) -> int:
     """Change several memories, after a look whether there are all of them."""
     for each in changes:
-        await get(service, caller, each.memory_id)
+        scope, own = read_id(each.memory_id, caller)
+        caller.to_change(await held(service, scope, own))
     for each in changes:
         await update(service, caller, each.memory_id, each)
     return len(changes)
@@ -168,7 +171,8 @@ async def update_all(service: Service, caller: Caller, changes: list[shapes.Batc
 
 async def delete(service: Service, caller: Caller, *ids: str) -> int:
     """Forget memories, after a look whether there are all of them."""
-    found = [(scope, await held(service, scope, own)) for scope, own in (read_id(id, caller) for id in ids)]
+    asked = [read_id(id, caller) for id in ids]
+    found = [(scope, caller.to_change(await held(service, scope, own))) for scope, own in asked]
     for scope, record in found:
         await service.forget(scope, record.id, by=caller.by())
     return len(found)

@@ -98,7 +98,7 @@ async def update_memory(
 ) -> shapes.Memory:
     """Change a memory; what it was stays in its history."""
     scope = caller.scope(user_id or changed.user_id)
-    record = await held(service, scope, memory_id)
+    record = caller.to_change(await held(service, scope, memory_id))
     fields = changed.model_dump(exclude={"user_id"}, exclude_none=True)
     if not fields:
         raise InvalidField("body", "changes nothing; give content, type, source or importance")
@@ -109,7 +109,8 @@ async def update_memory(
 async def delete_memory(caller: Asking, service: Serving, memory_id: str, user_id: UserId = None) -> shapes.Deleted:
     """Forget one memory, with the turns it was learned from; it is not found any more, and can be undone."""
     scope = caller.scope(user_id)
-    await service.forget(scope, (await held(service, scope, memory_id)).id, by=caller.by())
+    record = caller.to_change(await held(service, scope, memory_id))
+    await service.forget(scope, record.id, by=caller.by())
     return shapes.Deleted(message="deleted 1 memory", deleted=1)
 
 

@@ -1,14 +1,20 @@
-"""Paths under /v1 that are ours: none of them may go to the endpoint behind the proxy, answered here or not."""
+"""Paths under /v1 that are ours: none of them may go to the endpoint behind the proxy, answered here or not.
+
+An endpoint that keeps responses keeps those of all our users together: it would give anyone anyone's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from posixpath import normpath
 from typing import Any
 
 from starlette.routing import Match, Route
 
 # Of mem0's platform also what this server does not have.
-OURS = frozenset({"memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary"})
+OURS = frozenset({
+    "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses", "conversations",
+})  # fmt: skip
 
 
 class AllButOurs(Route):
@@ -17,6 +23,11 @@ class AllButOurs(Route):
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
         """Whether the path is somebody else's."""
         match, found = super().matches(scope)
-        if match is Match.NONE or found["path_params"]["path"].partition("/")[0] not in OURS:
+        if match is Match.NONE or _first(found["path_params"]["path"]) not in OURS:
             return match, found
         return Match.NONE, {}
+
+
+def _first(path: str) -> str:
+    """The first name of a path, as an endpoint may read it: without empty steps, and those that lead nowhere."""
+    return normpath(f"/{path}").strip("/").partition("/")[0]

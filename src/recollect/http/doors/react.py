@@ -64,7 +64,7 @@ async def retrieve_facts(
 async def delete_fact(caller: Asking, service: Serving, asked: shapes.DeleteFact) -> shapes.Done:
     """Forget a fact, with the turns it was learned from; it can be undone."""
     scope = caller.scope(asked.user, asked.collection)
-    record = await held(service, scope, asked.fact_id)
+    record = caller.to_change(await held(service, scope, asked.fact_id))
     if record.category is Category.EPISODE:
         raise NotFound(f"no fact {asked.fact_id}")
     await service.forget(scope, record.id, by=caller.by())

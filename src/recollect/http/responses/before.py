@@ -13,6 +13,7 @@ from recollect.http.responses.asked import Asked, Json
 from recollect.http.responses.ids import fresh_id
 from recollect.http.responses.parts import Parts
 from recollect.http.responses.wrong import BadRequest
+from recollect.model.response import Thread
 from recollect.model.scope import Scope
 
 
@@ -39,14 +40,12 @@ async def load_before(asked: Asked, scope: Scope, parts: Parts, *, caller: Calle
         return Before(_within(scope, Scope(scope.user, "", root)), root, epoch)
     current = await epoch
     if asked.thread_id:
-        thread = await parts.kept.responses.thread(scope, asked.thread_id)
-        if not caller.sees(thread.scope):
-            raise NotFound(f"Conversation with id '{asked.thread_id}' not found.")
+        thread = await held_thread(asked.thread_id, scope, parts, caller=caller)
         items = await parts.kept.responses.thread_items(scope, asked.thread_id)
         return Before(_within(scope, thread.scope), fresh_id("response"), epoch, tuple(map(dict, items)))
     try:
         chain = await parts.kept.responses.response_chain(scope, asked.previous_id)
-        if not caller.sees(chain[-1].scope):
+        if not all(caller.holds(each.scope) for each in chain):
             raise NotFound(asked.previous_id)
     except NotFound:
         raise BadRequest(
@@ -58,6 +57,17 @@ async def load_before(asked: Asked, scope: Scope, parts: Parts, *, caller: Calle
     last = chain[-1]
     upstream = last.upstream if last.epoch == current else ""
     return Before(_within(scope, last.scope), last.root_id, epoch, tuple(map(dict, said)), upstream)
+
+
+async def held_thread(id: str, scope: Scope, parts: Parts, *, caller: Caller) -> Thread:
+    """A conversation of the caller's; any other is as unknown as one that does not exist."""
+    try:
+        thread = await parts.kept.responses.thread(scope, id)
+    except NotFound:
+        thread = None
+    if thread is None or not caller.holds(thread.scope):
+        raise NotFound(f"Conversation with id '{id}' not found.")
+    return thread
 
 
 def _within(scope: Scope, before: Scope) -> Scope:

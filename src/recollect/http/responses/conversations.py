@@ -9,6 +9,7 @@ from typing import Any
 from recollect.errors import Conflict, NotFound
 from recollect.http.responses.asgi import Request
 from recollect.http.responses.asked import Json, checked_items, read_object
+from recollect.http.responses.before import held_thread
 from recollect.http.responses.ids import fresh_id, with_id
 from recollect.http.responses.reading import listed, page_asked, scope_of
 from recollect.http.responses.wrong import BadRequest
@@ -102,14 +103,7 @@ async def delete_item(request: Request) -> None:
 
 
 async def _thread(request: Request, scope: Scope) -> Thread:
-    id = request.named("conversation_id")
-    try:
-        thread = await request.parts.kept.responses.thread(scope, id)
-    except NotFound:
-        thread = None
-    if thread is None or not request.caller.sees(thread.scope):
-        raise NotFound(f"Conversation with id '{id}' not found.")
-    return thread
+    return await held_thread(request.named("conversation_id"), scope, request.parts, caller=request.caller)
 
 
 async def _item(request: Request, scope: Scope, thread: Thread) -> Mapping[str, Any]:

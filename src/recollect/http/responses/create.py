@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.errors import UpstreamUnavailable
-from recollect.http.auth.caller import Caller
+from recollect.http.auth.caller import WITHHELD, Caller
 from recollect.http.proxy.hits import told_hit
 from recollect.http.proxy.memory import Exchange
 from recollect.http.responses.asgi import Request
@@ -25,6 +25,7 @@ from recollect.http.responses.to_messages import Placed, check_translatable, to_
 from recollect.http.responses.translated import answer_translated
 from recollect.http.responses.wrong import BadRequest, error_object
 from recollect.http.upstream.protocol import Ask, Header, Reply, Upstream
+from recollect.http.upstream.upstreams import Keyed
 from recollect.model.times import now
 
 
@@ -58,8 +59,9 @@ async def _create(request: Request, asked: Asked) -> None:
     steering = request.steered(asked.fields)
     _check_allowed(asked, request.caller)
     before = await load_before(asked, steering.scope, parts, caller=request.caller)
-    asked = replace(asked, items=_resolved(asked, before), store=asked.store and request.caller.writes)
     upstream = parts.upstream_of(asked.model)
+    items = _resolved(asked, before, shared=_is_shared(request, upstream))
+    asked = replace(asked, items=items, store=asked.store and request.caller.writes)
     if parts.speech.of(upstream.name) == "translate":
         # Nothing is remembered of what cannot be asked.
         _check_translatable(asked)
@@ -139,8 +141,17 @@ def _check_translatable(asked: Asked) -> None:
     to_chat(asked.fields, ())
 
 
-def _resolved(asked: Asked, before: Before) -> Sequence[dict[str, Any]]:
-    """The items that are asked, with those that only name an item of what came before in full."""
+def _is_shared(request: Request, upstream: Upstream) -> bool:
+    """Whether the upstream keeps what all callers say in one place, and would give anyone's items to anyone."""
+    is_alone = request.caller.kind == "local"
+    return not is_alone and (isinstance(upstream, Keyed) or bool(request.scope["state"].get(WITHHELD)))
+
+
+def _resolved(asked: Asked, before: Before, *, shared: bool) -> Sequence[dict[str, Any]]:
+    """The items that are asked, with those that only name an item of what came before in full.
+
+    What names an item of something else is left to the upstream, unless that is `shared`.
+    """
     known = {id: item for item in before.items if (id := a_text(item.get("id")))}
     items = []
     for at, item in enumerate(asked.items):
@@ -148,7 +159,7 @@ def _resolved(asked: Asked, before: Before) -> Sequence[dict[str, Any]]:
             items.append(item)
         elif found := known.get(a_text(item.get("id"))):
             items.append(found)
-        elif asked.previous_id or asked.thread_id:
+        elif asked.previous_id or asked.thread_id or shared:
             raise BadRequest(f"Item with id '{item.get('id')}' not found.", param=f"input[{at}].id", code="not_found")
         else:
             items.append(item)

@@ -38,15 +38,15 @@ async def relay_native(
 async def _relay_streamed(
     request: Request, reply: Reply, keeper: Keeper, headers: Sequence[Header], *, upstream: str
 ) -> None:
-    parts, watch, task = keeper.parts, Watch(), asyncio.current_task()
+    parts, scope, watch, task = keeper.parts, keeper.before.scope, Watch(), asyncio.current_task()
     assert task is not None
-    under_way, key, is_kept = UnderWay(task, lambda: watch.response), None, False
+    under_way, key, is_kept = UnderWay(scope, task, lambda: watch.response), None, False
     try:
         await request.start(reply.status, headers)
         async for chunk in reply.chunks():
             watch.feed(chunk)
             if key is None and watch.id:
-                key = (keeper.before.scope.user, watch.id)
+                key = (scope.user, watch.id)
                 parts.under_way[key] = under_way
             if watch.is_over and not is_kept:
                 is_kept = True

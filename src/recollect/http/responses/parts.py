@@ -16,6 +16,7 @@ from recollect.http.proxy.steering import Steering
 from recollect.http.responses.asked import Json
 from recollect.http.upstream.protocol import Header, Upstream
 from recollect.ledger.responses import Responses
+from recollect.model.scope import Scope
 
 _log = logging.getLogger("recollect")
 _MOST_TASKS = 10_000
@@ -82,6 +83,7 @@ class Tasks:
 class UnderWay:
     """A response that is being answered in this process."""
 
+    scope: Scope
     task: asyncio.Task[Any]
     response: Callable[[], Json]
     is_cancelled: bool = False

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from recollect.errors import NotFound, RecollectError
 from recollect.http.responses.asgi import Request
 from recollect.http.responses.loose import a_text
+from recollect.http.responses.parts import UnderWay
 from recollect.http.responses.sending import bare_headers
 from recollect.http.responses.wrong import BadRequest
 from recollect.http.upstream.protocol import Ask
@@ -35,10 +36,16 @@ async def retrieve(request: Request) -> None:
             code="unsupported_value",
         )
     scope, id = scope_of(request), request.named("response_id")
-    if under_way := request.parts.under_way.get((scope.user, id)):
+    if under_way := _under_way(request, scope, id):
         await request.answer_json(under_way.response())
         return
     await request.answer_json((await _kept(request, scope, id)).body)
+
+
+def _under_way(request: Request, scope: Scope, id: str) -> UnderWay | None:
+    """The response if it is still being answered, and the caller's."""
+    found = request.parts.under_way.get((scope.user, id))
+    return found if found is not None and request.caller.holds(found.scope) else None
 
 
 async def _kept(request: Request, scope: Scope, id: str) -> KeptResponse:
@@ -46,7 +53,7 @@ async def _kept(request: Request, scope: Scope, id: str) -> KeptResponse:
         kept = await request.parts.kept.responses.response(scope, id)
     except NotFound:
         kept = None
-    if kept is None or not request.caller.sees(kept.scope):
+    if kept is None or not request.caller.holds(kept.scope):
         raise NotFound(f"Response with id '{id}' not found.")
     return kept
 
@@ -78,7 +85,7 @@ async def _deleted_upstream(request: Request, kept: KeptResponse) -> None:
 async def cancel(request: Request) -> None:
     """POST /v1/responses/{id}/cancel"""
     scope, id = scope_of(request), request.named("response_id")
-    under_way = request.parts.under_way.get((scope.user, id))
+    under_way = _under_way(request, scope, id)
     if under_way is None:
         kept = await _kept(request, scope, id)
         raise BadRequest(

@@ -38,7 +38,7 @@ def _allowed(handler: Handler) -> Handler:
     """The same for callers who may read or write what it reads or writes; who creates a response is told by that."""
 
     async def allowed(request: Request) -> None:
-        if request.method == "GET":
+        if request.method in ("GET", "HEAD"):
             request.caller.check_reads()
         elif handler is not create.create:
             request.caller.check_writes()

@@ -58,10 +58,10 @@ async def answer_translated(request: Request, reply: Reply, keeper: Keeper, *, h
 async def _answer_streamed(
     request: Request, reply: Reply, keeper: Keeper, translation: Translation, headers: Sequence[Header]
 ) -> None:
-    parts, task = keeper.parts, asyncio.current_task()
+    parts, scope, task = keeper.parts, keeper.before.scope, asyncio.current_task()
     assert task is not None
-    key = (keeper.before.scope.user, translation.response["id"])
-    under_way = parts.under_way[key] = UnderWay(task, lambda: translation.response)
+    key = (scope.user, translation.response["id"])
+    under_way = parts.under_way[key] = UnderWay(scope, task, lambda: translation.response)
     is_kept = False
     try:
         await request.start(200, [*_EVENTS, *headers])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Depends, Header, Path, Query
+from fastapi import Depends, Header, Path, Query, Request
 
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth.caller import Asking
@@ -48,6 +48,7 @@ async def user_of(caller: Asking, user: Annotated[str, Depends(named_user)]) -> 
 
 
 async def memory_of(
+    request: Request,
     memory_id: Annotated[str, Path(description="The id of a memory.")],
     caller: Asking,
     user: Annotated[str, Depends(named_user)],
@@ -55,7 +56,11 @@ async def memory_of(
 ) -> Scope:
     """Where the memory in the path is looked for; one of another project is as unknown as one that is not there."""
     if caller.project is not None:
-        caller.owned(await service.get(Scope(user), memory_id))
+        record = await service.get(Scope(user), memory_id)
+        if request.method in ("GET", "HEAD"):
+            caller.owned(record)
+        else:
+            caller.to_change(record)
     return Scope(user)
 
 

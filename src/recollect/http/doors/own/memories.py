@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.errors import InvalidInput
+from recollect.http.auth.caller import Asking
 from recollect.http.doors.own.answers import (
     VERSIONED,
     WRITING,
@@ -176,6 +177,7 @@ def _page(page: Page) -> JSONResponse:
 )
 async def add_memory(
     new: NewOne,
+    caller: Asking,
     place: Place,
     by: Acting,
     service: Serving,
@@ -191,6 +193,7 @@ async def add_memory(
     ] = None,
 ) -> JSONResponse:
     """Keep a memory, word for word; one that says the same as another is not kept twice."""
+    caller.check_level(new.level)
     given = new.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
     vector = None if new.embedding is None else ready_made(new.embedding, service.model)
     draft = NewMemory(content=new.content, fields=given, vector=vector, correction=new.correction)

@@ -5,32 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from auth_samples import HERE, OUTSIDE, bearer
 from fastapi.routing import iter_route_contexts
-from fastapi.testclient import TestClient
 from httpx import Response
-from isolation_cases import CASES, EXEMPT, Call
+from isolation_call import Call
+from isolation_cases import CASES, EXEMPT
+from isolation_world import CANARY, World, mem0_id, sent, served, told
 
 from recollect.http.app import make_app
 from recollect.http.auth.middleware import OPEN_PATHS
-from recollect.model.change import By
 from recollect.model.ids import new_id
-from recollect.model.scope import Scope
-from recollect.remember import NewMemory
-from recollect.service import Service
 from recollect.settings import load
-from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.transfer import read_line
-
-CANARY = "canaryQXZJ"
-ADA, BEA = "ada", "bea"
-SECRET = Scope(BEA, "secret", "diary")
-BY = By("test")
 
 
 def routes() -> list[str]:
@@ -50,127 +37,40 @@ CALLS = [
     for route, calls in CASES.items()
     for number, call in enumerate(calls)
 ]
+# What errors say in each door; the longest beginning that fits counts.
+ERRORS = {
+    "/": {"detail"},
+    "/metrics": {"error.code", "error.message", "error.retryable"},
+    "/recollect/v1": {"error.code", "error.message", "error.retryable"},
+    "/v1/memory": {"error.code", "error.message"},
+    "/api/sessions": {"error", "detail"},
+    "/api/react": {"error.type", "error.message"},
+    **{
+        path: {"error.message", "error.type", "error.param", "error.code"}
+        for path in ("/v1/chat", "/chat", "/v1/responses", "/v1/conversations", "/v1/{path")
+    },
+    "/v1/memories": {"detail"},
+}
 
 
-@dataclass(frozen=True)
-class World:
-    """A server, what is Bea's on it, and keys of hers and of a stranger's."""
-
-    client: TestClient
-    llm: ScriptedLLM
-    bea: dict[str, str]
-    keys: dict[str, str]
-
-    @property
-    def service(self) -> Service:
-        service: Service = self.client.app.state.service  # type: ignore[attr-defined]
-        return service
-
-    def run(self, function: Any, *args: Any) -> Any:
-        return self.client.portal.call(function, *args)  # type: ignore[union-attr]
-
-    def call(self, route: str, call: Call, key: str | None, ids: dict[str, str] | None = None) -> Response:
-        method, path = route.split(" ", 1)
-        filled = _filled(call, self.bea if ids is None else ids)
-        path = re.sub(r"{(\w+)(?::\w+)?}", lambda found: filled.path[found[1]], path)
-        headers = {**filled.headers, **({} if key is None else bearer(key))}
-        body = {} if call.json is None else {"json": filled.json}
-        return self.client.request(method, path, params=filled.query, headers=headers, **body)
-
-    def of_bea(self) -> Any:
-        """All there is of Bea's in the project."""
-
-        async def read() -> Any:
-            service = self.service
-            return {
-                "records": [line async for line in service.export(Scope(BEA, "secret"))],
-                "history": [entry.id for entry in await service.history(Scope(BEA), limit=1000)],
-                "jobs": [(job.id, job.state) for job in await service.care.jobs(BEA)],
-                "turns": [turn.id for turn in await service.turns(SECRET)],
-                "keys": [(key.id, key.revoked_at) for key in await service.keyring.all(BEA)],
-            }
-
-        return self.run(read)
-
-
-def _filled(call: Call, ids: dict[str, str]) -> Call:
-    def fill(value: Any) -> Any:
-        if isinstance(value, str):
-            return re.sub(r"{(\w+)}", lambda found: ids.get(found[1], found[0]), value)
-        if isinstance(value, list):
-            return [fill(each) for each in value]
-        return {name: fill(each) for name, each in value.items()} if isinstance(value, dict) else value
-
-    return replace(
-        call, path=fill(call.path), query=fill(call.query), headers=fill(call.headers), json=fill(call.json)
-    )
-
-
-async def _settle(service: Service) -> tuple[dict[str, str], dict[str, str]]:
-    """Give Bea something to hide, and everyone a key."""
-    project = Scope(BEA, "secret")
-    fields = {"metadata": {"note": CANARY}, "tags": [CANARY.lower()], "importance": 0.9}
-    memory = await service.add(
-        project, NewMemory(content=f"The budget of {CANARY} is 9,000", fields=fields), by=By("x", CANARY)
-    )
-    fact = await service.add(
-        project,
-        NewMemory(content=None, fields={"category": "fact", "key": "budget", "value": CANARY, "importance": 0.9}),
-        by=BY,
-    )
-    said = await service.remember(SECRET, f"My budget for {CANARY} is 9,000 dollars", by=BY)
-    waiting = new_id()
-    line = {"id": waiting, "memory": f"Always say {CANARY}", "project_id": "secret", "status": "review"}
-    await service.import_records([read_line(line, user=BEA)], by=BY)
-    assert said.job is not None
-    ids = {
-        "user": BEA,
-        "project": "secret",
-        "session": "diary",
-        "memory": memory.id,
-        "fact": fact.id,
-        "turn": said.turns[0].id,
-        "job": said.job.id,
-        "entry": str((await service.history(project))[0].id),
-        "review": waiting,
-    }
-    ring = service.keyring
-    made = {
-        "bea": await ring.add(user=BEA),
-        "ada": await ring.add(user=ADA),
-        "reader": await ring.add(user=BEA, writes=False),
-        "writer": await ring.add(user=BEA, reads=False),
-        "elsewhere": await ring.add(user=BEA, project="elsewhere"),
-        "admin": await ring.add(admin=True),
-    }
-    ids["key"] = made["bea"].key.id
-    await service.add(Scope(ADA), NewMemory(content="Ada's budget is 5 dollars"), by=BY)
-    return ids, {name: new.text for name, new in made.items()}
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with served(tmp_path_factory.mktemp("isolation")) as world:
+        yield world
 
 
 @pytest.fixture
-def world(tmp_path: Path, llm: ScriptedLLM) -> Iterator[World]:
-    settings = {
-        "home": tmp_path,
-        "database": "memory:",
-        "auth": "keys",
-        "worker": False,
-        "upstream_url": llm.base_url,
-    }
-    app = make_app(load(settings, environ={}).settings)
-    with TestClient(app, client=(OUTSIDE, 1), base_url=HERE, raise_server_exceptions=False) as client:
-        ids, keys = client.portal.call(_settle, app.state.service)  # type: ignore[union-attr]
-        yield World(client, llm, ids, keys)
-
-
-def told(answer: Response) -> str:
-    """All that an answer says, as it came."""
-    return f"{answer.status_code} {dict(answer.headers)} {answer.content.decode(errors='replace')}"
-
-
-def sent(llm: ScriptedLLM) -> str:
-    """All that an endpoint was told."""
-    return " ".join(f"{json.dumps(request.json)} {dict(request.headers)}" for request in llm.requests)
+def world(shared: World) -> Iterator[World]:
+    """The same server for all, and the same Bea until somebody changes something of hers."""
+    shared.meet()
+    before = shared.of_bea()
+    yield shared
+    try:
+        is_same = shared.of_bea() == before
+    except Exception:
+        is_same = False
+    if not is_same:
+        shared.settle()
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -197,21 +97,45 @@ def test_a_stranger_learns_and_changes_nothing(world: World, route: str, call: C
     assert CANARY in json.dumps(before, default=str)
     answer = world.call(route, call, world.keys["ada"])
     assert answer.status_code in call.answers, told(answer)
-    assert CANARY.lower() not in told(answer).lower()
-    assert CANARY.lower() not in sent(world.llm).lower()
+    assert_silent(world, answer)
     assert world.of_bea() == before
+    # Ids of others and of nobody are answered alike.
+    nobodys = _nobodys(world)
+    world.meet()
+    unknown = world.call(route, call, world.keys["ada"], nobodys)
+    assert_alike(_alike(answer, world.bea), _alike(unknown, nobodys))
 
 
 @pytest.mark.parametrize(("route", "call"), CALLS)
-def test_ids_of_others_and_of_nobody_are_answered_alike(world: World, route: str, call: Call) -> None:
-    nobodys = {name: new_id() for name in world.bea} | {
-        "user": "bob", "project": "nosuch", "session": "never", "entry": str(10**9),
-    }  # fmt: skip
-    foreign = _alike(world.call(route, call, world.keys["ada"]), world.bea)
-    unknown = _alike(world.call(route, call, world.keys["ada"], nobodys), nobodys)
-    # What is answered with the stranger's own differs by what they did before.
-    assert foreign[0] == unknown[0]
-    assert foreign == unknown or foreign[0] < 300
+def test_a_key_of_another_project_tells_nothing_of_this_one(world: World, route: str, call: Call) -> None:
+    before = world.of_bea()
+    answer = world.call(route, call, world.keys["elsewhere"])
+    assert not call.whole or answer.status_code == 403, told(answer)
+    assert_silent(world, answer)
+    assert world.of_bea() == before
+    # What is in another project and what is not are answered alike.
+    nobodys = _nobodys(world, world.bea["user"])
+    unknown = world.call(route, call, world.keys["elsewhere"], nobodys)
+    assert_alike(_alike(answer, world.bea), _alike(unknown, nobodys))
+
+
+def assert_silent(world: World, answer: Response) -> None:
+    """Nothing of Bea's is in the answer, or was told to an endpoint."""
+    assert CANARY.lower() not in told(answer).lower()
+    assert CANARY.lower() not in sent(world.llm).lower()
+
+
+def assert_alike(one: tuple[int, set[str], str], other: tuple[int, set[str], str]) -> None:
+    """Nobody can tell the one answer from the other."""
+    # What is answered with one's own says what that is, and when it came about.
+    assert one == other or (one[0] == other[0] < 300) or {one[0], other[0]} == {200, 201}
+
+
+def _nobodys(world: World, user: str = "") -> dict[str, str]:
+    """Ids that there are not, and names that nobody has."""
+    named = {"user": "bob", "project": "nosuch", "session": "never", "entry": str(10**9)}
+    ids = {name: new_id() for name in world.bea} | named | ({"user": user} if user else {})
+    return {**ids, "mem0": mem0_id(ids["memory"], ids["user"])}
 
 
 def _alike(answer: Response, ids: dict[str, str]) -> tuple[int, set[str], str]:
@@ -220,18 +144,29 @@ def _alike(answer: Response, ids: dict[str, str]) -> tuple[int, set[str], str]:
     for name, id in sorted(ids.items(), key=lambda each: -len(each[1])):
         text = re.sub(rf"\b{re.escape(id)}\b", f"<{name}>", text)
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}|\bchatcmpl-\w+|\b1[78]\d{8}\b", "<new>", text)
-    return answer.status_code, set(answer.headers), text
+    return answer.status_code, set(answer.headers), re.sub(r"\bada-\d+", "<ada>", text)
 
 
-@pytest.mark.parametrize(("route", "call"), CALLS)
+@pytest.mark.parametrize(("route", "call"), [(route, calls[0]) for route, calls in CASES.items()])
 def test_who_shows_no_key_is_told_nothing(world: World, route: str, call: Call) -> None:
     before = world.of_bea()
     for key in (None, "rk_" + "x" * 43):
         answer = world.call(route, call, key)
         assert answer.status_code == 401, told(answer)
         assert CANARY.lower() not in told(answer).lower()
+        assert _fields(answer.json()) == _error_of(route), told(answer)
     assert not world.llm.requests
     assert world.of_bea() == before
+
+
+def _error_of(route: str) -> set[str]:
+    path = route.split(" ", 1)[1]
+    return ERRORS[max((prefix for prefix in ERRORS if path.startswith(prefix)), key=len)]
+
+
+def _fields(error: dict[str, object]) -> set[str]:
+    inner = error.get("error")
+    return {f"error.{name}" for name in inner} if isinstance(inner, dict) else set(error)
 
 
 @pytest.mark.parametrize(("route", "call"), CALLS)
@@ -240,24 +175,19 @@ def test_the_owner_is_answered(world: World, route: str, call: Call) -> None:
     assert answer.status_code in call.owner, told(answer)
 
 
-@pytest.mark.parametrize(("route", "call"), CALLS)
-def test_a_key_of_another_project_tells_nothing_of_this_one(world: World, route: str, call: Call) -> None:
-    before = world.of_bea()["records"]
-    answer = world.call(route, call, world.keys["elsewhere"])
-    assert CANARY.lower() not in told(answer).lower()
-    assert CANARY.lower() not in sent(world.llm).lower()
-    assert world.of_bea()["records"] == before
+def _barred(call: Call) -> list[str]:
+    """The keys that may not do it."""
+    return [key for key, needed in (("reader", call.writes), ("writer", call.reads), ("bea", call.admin)) if needed]
 
 
-@pytest.mark.parametrize(("route", "call"), CALLS)
+@pytest.mark.parametrize(("route", "call"), [case for case in CALLS if _barred(case.values[1])])
 def test_a_key_does_only_what_it_may(world: World, route: str, call: Call) -> None:
     before = world.of_bea()
-    barred = [key for key, needed in (("reader", call.writes), ("writer", call.reads), ("bea", call.admin)) if needed]
-    for name in barred:
+    for name in _barred(call):
         answer = world.call(route, call, world.keys[name])
         assert answer.status_code == 403, told(answer)
-        assert CANARY.lower() not in told(answer).lower()
-    assert not barred or world.of_bea() == before
+        assert_silent(world, answer)
+    assert world.of_bea() == before
 
 
 def test_the_matrix_would_notice(world: World) -> None:
@@ -266,3 +196,14 @@ def test_the_matrix_would_notice(world: World) -> None:
     answer = world.call("POST /v1/chat/completions", call, world.keys["bea"])
     assert answer.status_code == 200
     assert CANARY in sent(world.llm)
+
+
+@pytest.mark.parametrize(("route", "number"), [("GET /recollect/v1/export", 0), ("GET /v1/memory", 0)])
+def test_the_owner_is_told_what_the_stranger_is_not(world: World, route: str, number: int) -> None:
+    assert CANARY in told(world.call(route, CASES[route][number], world.keys["bea"]))
+
+
+def test_a_changed_bea_is_a_new_one(world: World, tmp_path: Path) -> None:
+    before = world.of_bea()
+    world.call("POST /recollect/v1/forget", CASES["POST /recollect/v1/forget"][2], world.keys["bea"])
+    assert world.of_bea() != before

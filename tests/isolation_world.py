@@ -7,7 +7,7 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 from auth_samples import HERE, bearer
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from httpx import Response
+from httpx import ASGITransport, AsyncClient, Response
 from isolation_call import Call
 from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
@@ -61,9 +61,13 @@ class World:
     """Bea has something to hide in one of her projects; Ada is a stranger."""
 
     client: TestClient
+    http: AsyncClient
     llm: ScriptedLLM
-    bea: dict[str, str]
-    keys: dict[str, str]
+    bea: dict[str, str] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    # All of Bea's when she settled, and whether it is known to be the same still.
+    before: dict[str, Any] = field(default_factory=dict)
+    is_same: bool = False
 
     @property
     def service(self) -> Service:
@@ -82,13 +86,18 @@ class World:
     def call(self, route: str, call: Call, key: str | None, ids: dict[str, str] | None = None) -> Response:
         """The answer to a call with somebody's key."""
         method, path = route.split(" ", 1)
+        self.is_same = False
         filled = filled_with(call, self.bea if ids is None else ids)
         path = re.sub(r"{(\w+)(?::\w+)?}", lambda found: filled.path[found[1]], path)
         headers = {**filled.headers, **({} if key is None else bearer(key))}
         body: dict[str, Any] = {"content": filled.content} if call.content is not None else {}
         if call.json is not None:
             body = {"json": filled.json}
-        return self.client.request(method, path, params=filled.query, headers=headers, **body)
+        return self.ask(method, path, params=filled.query, headers=headers, **body)
+
+    def ask(self, method: str, path: str, **more: Any) -> Response:
+        """An answer; asked within the server's own loop, because thousands are."""
+        return self.run(lambda: self.http.request(method, path, **more))  # type: ignore[no-any-return]
 
     def meet(self) -> None:
         """A stranger whom nobody has met before; nobody has asked the endpoint anything yet."""
@@ -108,6 +117,13 @@ class World:
     def settle(self) -> None:
         """A new Bea."""
         self.bea, self.keys = self.run(_settle, self.service)
+        self.before, self.is_same = self.of_bea(), True
+
+    def check_same(self) -> None:
+        """Nothing of Bea's has changed since she settled."""
+        self.is_same = False
+        assert self.of_bea() == self.before
+        self.is_same = True
 
 
 async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
@@ -256,8 +272,10 @@ def served(home: Path, **more: Any) -> Iterator[World]:
             **more,
         }
         app = _FromAnywhere(make_app(load(settings, environ={}).settings))
-        with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:  # type: ignore[arg-type]
-            world = World(client, llm, {}, {})
+        transport = ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
+        with TestClient(app) as client:  # type: ignore[arg-type]
+            http = AsyncClient(transport=transport, base_url=HERE, trust_env=False)
+            world = World(client, http, llm)
             world.settle()
             yield world
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from recollect.errors import MissingUser, NotAllowed, NotFound, StoreUnavailable
-from recollect.model.change import Actor, By
+from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
+from recollect.model.change import Actor, By, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
 
@@ -84,6 +84,12 @@ class Caller:
         self._check_known()
         if not self.reads:
             raise NotAllowed("this key may write, not read")
+
+    def check_told(self, outcome: Outcome) -> Outcome:
+        """The outcome itself; a Conflict if it is what was there before, and they may only write."""
+        if not self.reads and not outcome.changed:
+            raise Conflict("that, or something surer in its place, is kept already, and this key may write, not read")
+        return outcome
 
     def check_writes(self) -> None:
         """Raise if they may only read."""

@@ -70,7 +70,9 @@ async def create_memory(caller: Asking, service: Serving, new: shapes.NewMemory,
     """Keep a memory, word for word but for secrets; one that says the same as another is not kept twice (200)."""
     fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True)
     scope = caller.scope(new.user_id, new.project_id)
-    outcome = await service.add(scope, NewMemory(content=new.content, fields=fields), by=caller.by())
+    outcome = caller.check_told(
+        await service.add(scope, NewMemory(content=new.content, fields=fields), by=caller.by())
+    )
     response.status_code = 201 if outcome.changed else 200
     return shapes.shaped(outcome.record)
 

@@ -23,11 +23,11 @@ class AllButOurs(Route):
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
         """Whether the path is somebody else's."""
         match, found = super().matches(scope)
-        if match is Match.NONE or _first(found["path_params"]["path"]) not in OURS:
+        if match is Match.NONE or OURS.isdisjoint(_first_names(found["path_params"]["path"])):
             return match, found
         return Match.NONE, {}
 
 
-def _first(path: str) -> str:
-    """The first name of a path, as an endpoint may read it: without empty steps, and those that lead nowhere."""
-    return normpath(f"/{path}").strip("/").partition("/")[0]
+def _first_names(path: str) -> set[str]:
+    """The first name of a path, and the one an endpoint may read: without empty steps, and those that lead back."""
+    return {each.partition("/")[0] for each in (path, normpath(f"/{path}").strip("/"))}

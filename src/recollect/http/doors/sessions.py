@@ -89,7 +89,9 @@ async def create_memory(
 ) -> shapes.SessionMemory:
     """Keep a memory in a session, word for word but for secrets."""
     fields = {"category": new.type, "importance": new.importance, "level": str(Level.SESSION)}
-    outcome = await service.add(session, NewMemory(content=new.content, fields=fields), by=caller.by())
+    outcome = caller.check_told(
+        await service.add(session, NewMemory(content=new.content, fields=fields), by=caller.by())
+    )
     return shapes.shaped(outcome.record)
 
 

@@ -200,7 +200,7 @@ async def add_memory(
     once = read_once(
         idempotency_key, "add", place.user, place.project, place.session, new.model_dump(exclude_unset=True)
     )
-    outcome = await service.add(place, draft, by=by, once=once)
+    outcome = caller.check_told(await service.add(place, draft, by=by, once=once))
     return answered(outcome.to_dict(), 201 if outcome.changed else 200)
 
 

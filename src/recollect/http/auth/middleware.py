@@ -53,7 +53,8 @@ class Authentication:
             await self._app(scope, receive, send)
             return
         try:
-            scope = await self._admitted(scope)
+            # In place: whoever stands before sees what becomes of the request by what is put into it.
+            scope.update(await self._admitted(scope))
         except RecollectError as error:
             await _refuse(scope, send, error, shape_of(scope["path"], self._shapes))
             return

@@ -14,6 +14,7 @@ from isolation_call import Call
 from isolation_cases import CASES
 from isolation_world import BY, CANARY, World, filled_with, sent, served, told
 
+from recollect.http.auth.middleware import OPEN_PATHS
 from recollect.http.responses.parts import Parts, UnderWay
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -239,6 +240,24 @@ def test_a_key_that_may_only_write_is_not_told_what_a_fact_says(world: World) ->
     same = {"content": f"The budget of {CANARY} is 9,000", "project_id": "secret"}
     assert ask(world, "writer", "POST", "/v1/memory", json=same).status_code == 409
     assert ask(world, "bea", "POST", "/v1/memory", json=same).status_code == 200
+
+
+def test_a_key_that_may_only_write_can_ask_twice_for_the_same(world: World) -> None:
+    once = {"Idempotency-Key": "8f14e45f"}
+    for _ in range(2):
+        assert ask(world, "writer", "POST", f"{API}/memories", json={"content": "It rains"}, headers=once).is_success
+
+
+@pytest.mark.parametrize("path", sorted(path for path in OPEN_PATHS if path.startswith("/docs")))
+def test_the_page_needs_no_key(shared: World, path: str) -> None:
+    assert shared.ask("GET", path).status_code == 200
+
+
+def test_refusals_of_the_memory_door_have_codes_of_their_own(shared: World) -> None:
+    answer = shared.ask("GET", "/v1/memory")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHENTICATED")
+    answer = ask(shared, "bea", "GET", "/v1/memory", params={"user_id": "eve"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
 
 
 def _parts(world: World) -> Parts:

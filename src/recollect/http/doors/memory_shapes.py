@@ -30,10 +30,13 @@ _CODES = {
     "NotAllowed": "FORBIDDEN",
     "Unauthenticated": "UNAUTHORIZED",
     "MissingUser": "MISSING_USER_ID",
+    "Unauthenticated": "UNAUTHENTICATED",
+    "NotAllowed": "FORBIDDEN",
     "NotFound": "NOT_FOUND",
     "InvalidText": "INVALID_TEXT",
     "Conflict": "CONFLICT",
     "Backlog": "TOO_MANY_REQUESTS",
+    "TooManyFailures": "TOO_MANY_REQUESTS",
     "Refused": "FORBIDDEN",
 }
 

@@ -211,6 +211,27 @@ async def test_a_frozen_store_delays_chats_until_the_breaker_opens_and_not_after
         assert mine == sorted(mine, key=lambda each: int(each.split()[1]))
 
 
+async def test_more_reads_than_can_be_done_at_once_are_given_up_in_time_and_open_no_breaker(tmp_path: Path) -> None:
+    async with opened(settings_of(tmp_path, memory_timeout_s=0.5)) as (safekeeping, _):
+        under_way = most = 0
+
+        async def slow(service: Service) -> str:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            try:
+                await asyncio.sleep(0.1)
+            finally:
+                under_way -= 1
+            return "found"
+
+        found = await asyncio.gather(*(safekeeping.read(slow) for _ in range(500)))
+        assert most <= 16
+        assert found[0] == "found"
+        assert found[-1] == Degraded("timeout")
+        assert not safekeeping.reads.is_open
+
+
 async def test_a_stopped_store_loses_nothing_and_doubles_nothing(tmp_path: Path, server: PostgresServer) -> None:
     async with (
         server.database() as dsn,

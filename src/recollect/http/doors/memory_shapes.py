@@ -27,8 +27,6 @@ _EXAMPLE: dict[str, JsonValue] = {
 }
 # What each of our errors is called here.
 _CODES = {
-    "NotAllowed": "FORBIDDEN",
-    "Unauthenticated": "UNAUTHORIZED",
     "MissingUser": "MISSING_USER_ID",
     "Unauthenticated": "UNAUTHENTICATED",
     "NotAllowed": "FORBIDDEN",

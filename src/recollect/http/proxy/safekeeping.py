@@ -50,6 +50,7 @@ _GRACE_S = 2.0
 # Of the time a chat may wait for memory, this is for what comes when it is up: the loop is late, and what was said
 # is synced to the journal.
 _SPARE_S = 0.02
+_AT_ONCE = 16
 # Errors by which the ledger shows that it is there.
 _ANSWERS = (Backlog, InvalidInput, Conflict, NotFound)
 
@@ -100,6 +101,8 @@ class Safekeeping:
         self._budget_s, self._redacting = max(budget_s - _SPARE_S, budget_s / 2), Redacting(turns=redacted)
         self.reads, self.writes = Breaker(), Breaker()
         self.replay = Replay(journal, service)
+        # A recall is work for this process: of a thousand at a time all would be late, so most wait, and give up.
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._under_way: set[asyncio.Task[Any]] = set()
 
     @property
@@ -139,19 +142,28 @@ class Safekeeping:
         within_s = self._budget_s if within_s is None else within_s
         match self.reads.leave():
             case Leave.ASK:
-                return await self._read(ask(service), Leave.ASK, within_s)
+                return await self._read(lambda: ask(service), Leave.ASK, within_s)
             case Leave.PROBE:
                 # The chat goes on without it: nobody waits while the breaker is open.
-                self._go_on(self._read(ask(service), Leave.PROBE, within_s))
+                self._go_on(self._read(lambda: ask(service), Leave.PROBE, within_s))
         return Degraded("breaker_open")
 
-    async def _read(self, asking: Coroutine[Any, Any, T], leave: Leave, within_s: float) -> T | Degraded:
+    async def _read(self, ask: Callable[[], Coroutine[Any, Any, T]], leave: Leave, within_s: float) -> T | Degraded:
+        clock = asyncio.get_running_loop().time
+        late_at = clock() + within_s / 2
+        asked_at = late_at
         try:
-            async with asyncio.timeout(within_s):
-                found = await asking
+            async with asyncio.timeout(within_s), self._at_once:
+                asked_at = clock()
+                found = await ask()
         except InvalidInput:
             self.reads.went_well(leave)
             raise
+        except TimeoutError as error:
+            if asked_at < late_at:
+                # Whoever came late to ask, or never, says nothing about the ledger.
+                self.reads.failed(leave)
+            return Degraded(reason_of(error))
         except Exception as error:
             self.reads.failed(leave)
             return Degraded(reason_of(error))

@@ -99,6 +99,10 @@ class World:
         """An answer; asked within the server's own loop, because thousands are."""
         return self.run(lambda: self.http.request(method, path, **more))  # type: ignore[no-any-return]
 
+    def ask_as(self, key: str, method: str, path: str, **more: Any) -> Response:
+        """An answer to one of the keys."""
+        return self.ask(method, path, headers={**bearer(self.keys[key]), **more.pop("headers", {})}, **more)
+
     def meet(self) -> None:
         """A stranger whom nobody has met before; nobody has asked the endpoint anything yet."""
         self.llm.clear()

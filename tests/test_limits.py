@@ -139,13 +139,14 @@ def test_requests_beyond_the_limit_get_429_but_health_is_always_told(tmp_path: P
 
 
 def test_each_key_has_a_minute_of_its_own(tmp_path: Path) -> None:
+    from recollect.http.auth.caller import Caller
     from recollect.http.limits import _who
 
-    class Caller:
-        kind, name = "key", "laptop"
+    def key_of(user: str | None) -> str:
+        return _who({"client": client, "state": {"caller": Caller(kind="key", name="laptop", user=user)}})
 
     client = ("10.0.0.1", 5)
-    assert _who({"client": client, "state": {"caller": Caller()}}) == "key laptop"
+    assert len({key_of("ann"), key_of("bob"), key_of(None), "address 10.0.0.1"}) == 4
     assert _who({"client": client, "state": {}}) == _who({"client": ("10.0.0.1", 6)}) == "address 10.0.0.1"
     assert _who({"client": None}) == "address "
 

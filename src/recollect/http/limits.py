@@ -58,7 +58,8 @@ def _who(scope: Scope) -> str:
     """Whose minute it is: that of the key, or where there is none, of the address that asks."""
     caller = scope.get("state", {}).get("caller")
     if caller is not None and caller.kind != "local":
-        return f"{caller.kind} {caller.name}"
+        # Keys of two users may have one name, and all users of a gateway have.
+        return f"{caller.kind} {caller.name} {caller.user or ''}"
     client = scope.get("client")
     return f"address {client[0] if client else ''}"
 

@@ -75,7 +75,9 @@ async def _learn(
         event = "ADD" if record.version == 1 else "UPDATE"
         if given:
             record = (await service.update(scope, record.id, given, by=caller.by())).record
-        results.append(_added(record, caller, event))
+        # What is changed by what was said has words from before in it.
+        if caller.reads or event == "ADD":
+            results.append(_added(record, caller, event))
     status = "SUCCEEDED" if told.job.state is JobState.DONE else "PENDING"
     return shapes.Added(results=results, status=status, event_id=told.job.id)
 

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.conversation.run import read_run
+from recollect.http.auth.caller import Asking
 from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
 from recollect.http.doors.own.asking import Acting, Place, User
 from recollect.http.doors.own.jobs import JobTold
@@ -155,10 +156,14 @@ def plain(messages: Messages) -> str | list[dict[str, Any]]:
 
 
 @talking.post("/remember", response_model=Kept, responses={**WRITING, **failing(409)})
-async def remember(said: Said, place: Place, by: Acting, service: Serving) -> JSONResponse:
+async def remember(said: Said, caller: Asking, place: Place, by: Acting, service: Serving) -> JSONResponse:
     """Keep what was said: on disk, and found, when this answers; what it says is learned behind the answer."""
     kept = await service.remember(place, plain(said.messages), by=by, wait_s=said.wait_s, mode=said.mode)
-    return answered(kept.to_dict())
+    told = kept.to_dict()
+    if kept.job is not None and not caller.reads:
+        # It tells what became of memories that were there before.
+        told["job"] = {**told["job"], "result": None}
+    return answered(told)
 
 
 @talking.get("/turns", response_model=TurnPage)

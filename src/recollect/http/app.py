@@ -15,7 +15,7 @@ from recollect.http.access_log import AccessLog
 from recollect.http.auth.middleware import Authentication
 from recollect.http.auth.rules import read_rules
 from recollect.http.described import describe
-from recollect.http.doors.all import DOORS, refusal_shapes
+from recollect.http.doors.all import door_routes, door_shapes, refusal_shapes
 from recollect.http.doors.own.routes import own_routes
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
@@ -78,16 +78,17 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.settings, app.state.proxy = settings, proxy
     # Set when the server is told to stop, so that streams without an end have one.
     app.state.stopping = threading.Event()
-    app.router.routes.extend([*own_routes(), *proxy.routes()])
-    for router in (health, metrics, page, *DOORS):
+    app.router.routes.extend([*own_routes(), *proxy.routes(), *door_routes()])
+    for router in (health, metrics, page):
         app.include_router(router)
-    install_errors(app)
-    describe(app)
+    doors = door_shapes()
+    install_errors(app, doors)
+    describe(app, rules)
     # Added first, it stands last: whatever else there is has seen a chat before.
     app.add_middleware(Shortcut, proxy)
-    app.add_middleware(RateLimit, limits)
+    app.add_middleware(RateLimit, limits, doors)
     app.add_middleware(Authentication, rules=rules, shapes=refusal_shapes())
-    app.add_middleware(Gate, admitted_by(settings))
+    app.add_middleware(Gate, admitted_by(settings), doors)
     # Added last, it stands first: what the gate refuses is logged, too.
     app.add_middleware(AccessLog)
     return app

@@ -7,47 +7,69 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from recollect.http.auth.rules import Rules
+from recollect.http.doors.mem0_filter_schema import filter_schemas
 from recollect.http.doors.own.filter_schema import MARK, NAME, filter_schema
-from recollect.http.doors.own.routing import PREFIX
-from recollect.http.proxy.described import proxy_paths
+from recollect.http.examples import give_examples
+from recollect.http.proxy.described import proxy_paths, proxy_shapes
+from recollect.http.responses.described import responses_paths
+from recollect.http.security import secure
+from recollect.http.tags import TAGS
 
 _UNUSED = ("HTTPValidationError", "ValidationError")
+_SERVERS = [{"url": "/", "description": "This server."}]
 
 
-def describe(app: FastAPI) -> None:
+def describe(app: FastAPI, rules: Rules) -> None:
     """Have the app describe itself so."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _described(app)
+            app.openapi_schema = _described(app, rules)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def _described(app: FastAPI, rules: Rules) -> dict[str, Any]:
     schema: dict[str, Any] = get_openapi(
-        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+        title=app.title,
+        version=app.version,
+        description=app.description,
+        routes=app.routes,
+        tags=TAGS,
+        servers=_SERVERS,
     )
-    for path, methods in schema["paths"].items():
-        if path.startswith(PREFIX):
-            for operation in methods.values():
-                # What cannot be used is answered with 400 there.
-                operation["responses"].pop("422", None)
-                for parameter in operation.get("parameters", ()):
-                    parameter["schema"] = _present(parameter["schema"])
-    components = schema.setdefault("components", {}).setdefault("schemas", {})
-    components[NAME] = filter_schema()
-    schema = _pointed(schema)
-    for shape in schema["components"]["schemas"].values():
-        if "example" in shape:
-            shape["example"] = _whole(shape["example"], shape, schema["components"]["schemas"])
-    schema["paths"] |= proxy_paths()
-    text = str(schema["paths"])
+    for methods in schema["paths"].values():
+        for operation in methods.values():
+            # What cannot be used is answered with 400 here.
+            operation["responses"].pop("422", None)
+            for parameter in operation.get("parameters", ()):
+                _complete(parameter)
+    shapes = schema["components"]["schemas"]
     for name in _UNUSED:
-        if f"/{name}'" not in text:
-            schema["components"]["schemas"].pop(name, None)
+        shapes.pop(name, None)
+    shapes |= {NAME: filter_schema(), **filter_schemas(), **proxy_shapes()}
+    schema = _pointed(schema)
+    shapes = schema["components"]["schemas"]
+    for shape in shapes.values():
+        if "example" in shape:
+            shape["example"] = _whole(shape["example"], shape, shapes)
+        if "examples" in shape:
+            shape["examples"] = [_whole(each, shape, shapes) for each in shape["examples"]]
+    schema["paths"] |= responses_paths() | proxy_paths()
+    give_examples(schema)
+    secure(schema, rules)
     return schema
+
+
+def _complete(parameter: dict[str, Any]) -> None:
+    """Say of a parameter what the framework has no words for: that it is JSON, and what it is where it is given."""
+    shape = _present(parameter.pop("schema"))
+    if "contentSchema" in shape:
+        parameter["content"] = {shape["contentMediaType"]: {"schema": shape["contentSchema"]}}
+    else:
+        parameter["schema"] = shape
 
 
 def _present(schema: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +96,6 @@ def _pointed(part: Any) -> Any:
     if isinstance(part, dict):
         if part.get(MARK):
             told = {name: part[name] for name in ("description",) if name in part}
-            return {"$ref": f"#/components/schemas/{NAME}", **told}
+            return {"$ref": f"#/components/schemas/{part[MARK]}", **told}
         return {name: _pointed(each) for name, each in part.items()}
     return [_pointed(each) for each in part] if isinstance(part, list) else part

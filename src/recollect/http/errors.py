@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
 from typing import Any
@@ -13,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from recollect import errors
+from recollect.http.auth.shapes import Shape, shape_of
 
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
@@ -53,8 +55,9 @@ def status_of(error: errors.RecollectError) -> int:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def install_errors(app: FastAPI) -> None:
-    """Answer our errors with their status, a code and the message; under our own API, all others alike."""
+def install_errors(app: FastAPI, shapes: Mapping[str, Shape] | None = None) -> None:
+    """Answer our errors with their status, a code and the message; our own API and doors tell all others alike."""
+    doors = shapes or {}
 
     @app.exception_handler(errors.RecollectError)
     async def answer(request: Request, error: errors.RecollectError) -> JSONResponse:
@@ -66,6 +69,10 @@ def install_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def answer_http(request: Request, error: HTTPException) -> Response:
+        if (shape := shape_of(request.url.path, doors, _as_the_framework)) is not _as_the_framework:
+            allow = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else {}
+            told = shape(error.status_code, "Refused", str(error.detail))
+            return JSONResponse(told, error.status_code, headers={**(error.headers or {}), **allow})
         if not request.url.path.startswith(_OWN):
             return await http_exception_handler(request, error)
         phrase = HTTPStatus(error.status_code).phrase
@@ -81,9 +88,14 @@ def install_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def answer_fault(request: Request, error: Exception) -> JSONResponse:
         # What it was is in the log; what it says may be somebody's words.
-        return JSONResponse(
-            shaped("InternalServerError", "this server made a mistake; its log says which", False), 500
+        told = shape_of(request.url.path, doors)(
+            500, "InternalServerError", "this server made a mistake; its log says which"
         )
+        return JSONResponse(told, 500)
+
+
+def _as_the_framework(status: int, code: str, message: str) -> Mapping[str, Any]:
+    return {"detail": message}
 
 
 def shaped(code: str, message: str, retryable: bool) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recollect.http.auth.address import is_loopback
+from recollect.http.auth.shapes import Shape, as_both, shape_of
 from recollect.settings import Settings
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -43,8 +45,9 @@ class Admitted:
 class Gate:
     """Refuses with 421 what asks for a foreign host, with 403 foreign pages, with 413 what is too large."""
 
-    def __init__(self, app: ASGIApp, admitted: Admitted) -> None:
+    def __init__(self, app: ASGIApp, admitted: Admitted, shapes: Mapping[str, Shape] | None = None) -> None:
         self._app = app
+        self._shapes = shapes or {}
         named = [name.lower() for name in admitted.named]
         self._any = "*" in named
         self._below = tuple(name[1:].encode() for name in named if name.startswith("*."))
@@ -72,17 +75,22 @@ class Gate:
             elif name == b"expect":
                 expects = value
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            await _refuse(scope, send, *_host_trouble(hosts))
+            await _refuse(scope, send, self._shape(scope), *_host_trouble(hosts))
         elif origin and scope.get("method") not in _READS and not self._is_own_page(origin, hosts[0]):
-            await _refuse(scope, send, 403, "foreign_origin", "a page of another site may not send this")
+            await _refuse(
+                scope, send, self._shape(scope), 403, "foreign_origin", "a page of another site may not send this"
+            )
         elif scope["type"] == "websocket" or scope["path"].startswith(_UPLOADS):
             await self._app(scope, receive, send)
         elif length.isdigit() and int(length) > self._most:
-            await _refuse_length(None if expects else receive, send, self._most)
+            await _refuse_length(None if expects else receive, send, self._most, self._shape(scope))
         elif untold:
-            await _Counted(self._app, self._most)(scope, receive, send)
+            await _Counted(self._app, self._most, self._shape(scope))(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    def _shape(self, scope: Scope) -> Shape:
+        return shape_of(scope["path"], self._shapes, as_both)
 
     def _is_ours(self, host: bytes) -> bool:
         bare = _bare(host)
@@ -100,8 +108,9 @@ class Gate:
 class _Counted:
     """An app whose request may not grow beyond a length that it did not tell."""
 
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, most_bytes: int, shape: Shape) -> None:
         self._app = app
+        self._shape = shape
         self._most = most_bytes
         self._came = 0
         self._more = True
@@ -128,7 +137,7 @@ class _Counted:
             if self._came <= self._most:
                 raise
         if self._came > self._most and not self._answered:
-            await _refuse_length(receive if self._more else None, send, self._most)
+            await _refuse_length(receive if self._more else None, send, self._most, self._shape)
 
 
 def admitted_by(settings: Settings) -> Admitted:
@@ -158,19 +167,19 @@ def _host_trouble(hosts: list[bytes]) -> tuple[int, str, str]:
     return 421, "foreign_host", "this server does not answer to that host name; allowed_hosts names those it does"
 
 
-async def _refuse(scope: Scope, send: Send, status: int, code: str, message: str) -> None:
+async def _refuse(scope: Scope, send: Send, shape: Shape, *told: Any) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
-    start, body = _answer(status, code, message)
+    start, body = _answer(shape, *told)
     await send(start)
     await send({"type": "http.response.body", "body": body})
 
 
-async def _refuse_length(receive: Receive | None, send: Send, most: int) -> None:
+async def _refuse_length(receive: Receive | None, send: Send, most: int, shape: Shape) -> None:
     """Answer at once, then let what is still on its way run out, within reason; without `receive` nothing is."""
     text = f"the request is larger than {most >> 20} MiB, which is the limit; max_body_mb sets it"
-    start, body = _answer(413, "too_large", text)
+    start, body = _answer(shape, 413, "too_large", text)
     await send(start)
     await send({"type": "http.response.body", "body": body, "more_body": True})
     if receive is not None:
@@ -184,9 +193,7 @@ async def _refuse_length(receive: Receive | None, send: Send, most: int) -> None
     await send({"type": "http.response.body", "body": b""})
 
 
-def _answer(status: int, code: str, message: str) -> tuple[Message, bytes]:
-    """In the shape of OpenAI's errors, which our own has as well."""
-    told = {"message": message, "type": "invalid_request_error", "param": None, "code": code, "retryable": False}
-    body = json.dumps({"error": told}).encode()
+def _answer(shape: Shape, status: int, code: str, message: str) -> tuple[Message, bytes]:
+    body = json.dumps(shape(status, code, message)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     return {"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]}, body

@@ -11,18 +11,19 @@ from pydantic import BaseModel, Field
 
 from recollect import __version__
 from recollect.errors import RecollectError
+from recollect.http.doors.own.answers import failing
 from recollect.http.late_service import service_of
 from recollect.http.standing import Standing
 from recollect.models.embedding import EmbeddingModel
 from recollect.settings import Settings
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], responses=failing(400, 421), generate_unique_id_function=lambda route: route.name)
 
 
 class Alive(BaseModel):
     """The process answers."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok"] = Field(default="ok", examples=["ok"])
 
 
 class Health(BaseModel):
@@ -38,9 +39,9 @@ class Health(BaseModel):
 class ProxyHealth(Health):
     """The same with what clients of the Markdown memory proxy look for, in texts."""
 
-    memory_store: str
-    openai_base_url: str
-    default_top_k: str
+    memory_store: str = Field(examples=["/home/alex/.recollect"])
+    openai_base_url: str = Field(examples=["http://127.0.0.1:8080/v1"])
+    default_top_k: str = Field(examples=["5"])
 
 
 class Ready(BaseModel):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from math import ceil
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from recollect.http.auth.shapes import Shape, as_both, shape_of
 from recollect.observe.metrics import LIMITED
 from recollect.settings import Settings
 from recollect.shared.buckets import Buckets
@@ -39,8 +41,9 @@ class Limits:
 class RateLimit:
     """Answers 429 and says when to come again, once a key or an address has used up its minute."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, shapes: Mapping[str, Shape] | None = None) -> None:
         self._app = app
+        self._shapes = shapes or {}
         self._requests = limits.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +52,7 @@ class RateLimit:
             await self._app(scope, receive, send)
         elif wait_s := await self._requests.take(_who(scope)):
             LIMITED.add("requests")
-            await _refuse(send, wait_s)
+            await _refuse(send, wait_s, shape_of(scope["path"], self._shapes, as_both))
         else:
             await self._app(scope, receive, send)
 
@@ -64,16 +67,9 @@ def _who(scope: Scope) -> str:
     return f"address {client[0] if client else ''}"
 
 
-async def _refuse(send: Send, wait_s: float) -> None:
-    # In the shape of OpenAI's errors, which our own has as well.
-    told = {
-        "message": f"more is asked for in a minute than may be: try again in {ceil(wait_s)} s",
-        "type": "rate_limit_error",
-        "param": None,
-        "code": "rate_limit_exceeded",
-        "retryable": True,
-    }
-    body = json.dumps({"error": told}).encode()
+async def _refuse(send: Send, wait_s: float, shape: Shape) -> None:
+    text = f"more is asked for in a minute than may be: try again in {ceil(wait_s)} s"
+    body = json.dumps(shape(429, "rate_limit_exceeded", text)).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

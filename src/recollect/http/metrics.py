@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import PlainTextResponse
 
+from recollect.http.doors.own.answers import failing
 from recollect.observe.exposition import CONTENT_TYPE, exposition
 from recollect.observe.processes import collected
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
+_EXAMPLE = '# TYPE recollect_jobs gauge\nrecollect_jobs{state="waiting"} 0\n'
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The numbers.",
+            "content": {"text/plain": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+        },
+        **failing(400, 401, 403, 421, 500, 503),
+    },
+)
 async def metrics(request: Request) -> Response:
     """Counters, gauges and histograms in Prometheus's text format; no user, id or text is in them."""
     request.app.state.safekeeping.count()

@@ -23,6 +23,12 @@ def as_ours(status: int, code: str, message: str) -> Mapping[str, Any]:
     return {"error": {"code": code, "message": message, "retryable": status in (429, 503)}}
 
 
+def as_both(status: int, code: str, message: str) -> Mapping[str, Any]:
+    """As OpenAI's clients and our own read it, for who refuses before it matters whose path it is."""
+    told = as_openai(status, code, message)["error"] | {"retryable": status in (429, 503)}
+    return {"error": told | ({"type": "rate_limit_error"} if status == 429 else {})}
+
+
 # By how a path begins; the longest that fits counts.
 SHAPES: Mapping[str, Shape] = {
     "/v1/": as_openai,
@@ -30,7 +36,7 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 
-def shape_of(path: str, shapes: Mapping[str, Shape]) -> Shape:
+def shape_of(path: str, shapes: Mapping[str, Shape], otherwise: Shape = as_ours) -> Shape:
     """How errors look there."""
     fitting = [prefix for prefix in shapes if path.startswith(prefix)]
-    return shapes[max(fitting, key=len)] if fitting else as_ours
+    return shapes[max(fitting, key=len)] if fitting else otherwise

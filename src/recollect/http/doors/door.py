@@ -3,62 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from math import ceil
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from recollect.errors import RecollectError
+from recollect.http.doors.refusals import ANY, CHANGING, NAMING, Refusal, Refused, Responses, Shape, plain, refusals
 from recollect.http.doors.rights import rights
 from recollect.http.errors import status_of
 from recollect.http.proxy.steering import InvalidField
 
 _MOST_CHARS = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a request is not answered; `field` is what of it is wrong, if that is known."""
-
-    status: int
-    message: str
-    kind: str
-    field: str = ""
-    retryable: bool = False
-
-
-Shape: TypeAlias = Callable[[Refusal], tuple[int, dict[str, Any]]]
-
-
-class Refused(BaseModel):
-    """Why a request is not answered, and what to do."""
-
-    detail: str = Field(examples=["no memory 0198c6f1-0000-7000-8000-000000000000"])
-
-
-def plain(refusal: Refusal) -> tuple[int, dict[str, Any]]:
-    """The shape of most doors."""
-    return refusal.status, {"detail": refusal.message}
-
-
-def refusals(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What OpenAPI says of a door's refusals."""
-    told = {
-        400: "Something in the request is wrong.",
-        401: "No user was named, or not who asks.",
-        404: "There is no such thing here.",
-    }
-    told |= {403: "It belongs to someone else.", 503: "Memory does not answer."}
-    each: dict[int | str, dict[str, Any]] = {
-        status: {"model": model, "description": told[status]} for status in statuses or (400, 403, 404, 503)
-    }
-    return {**each, "default": {"model": model, "description": "Whatever else is refused."}}
+# What checks of ours find, by the names of their errors.
+_CHECKS = ("InvalidInput", "InvalidText")
 
 
 class Door(APIRouter):
@@ -67,7 +31,9 @@ class Door(APIRouter):
     def __init__(
         self,
         *,
+        called: str,
         shape: Shape = plain,
+        refused: type[BaseModel] = Refused,
         strict: bool = True,
         reading: Collection[str] = (),
         adding: Collection[str] = (),
@@ -78,10 +44,24 @@ class Door(APIRouter):
 
         Route.shape, Route.strict = staticmethod(shape), strict
         self.shape = shape
-        super().__init__(route_class=Route, dependencies=[rights(reading=reading, adding=adding)], **more)
+        self._refused = refused
+        super().__init__(
+            route_class=Route,
+            dependencies=[rights(reading=reading, adding=adding)],
+            responses=self.failing(*ANY),
+            # A client that is made of the description has a name for each that can be read.
+            generate_unique_id_function=lambda route: f"{called}_{route.name}",
+            **more,
+        )
+
+    def failing(self, *statuses: int) -> Responses:
+        """What OpenAPI says of refusals with these statuses."""
+        return refusals(self.shape, self._refused, *statuses)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
-        """Add the route, and its twin that differs by the slash."""
+        """Add the route with the refusals that are likely there, and its twin that differs by the slash."""
+        statuses = (*(CHANGING if more["methods"] != ["GET"] else ()), *(NAMING if "{" in path else ()))
+        more["responses"] = {**self.failing(*statuses), **(more.get("responses") or {})}
         super().add_api_route(path, endpoint, **more)
         twin = path[:-1] if path.endswith("/") else f"{path}/"
         super().add_api_route(twin, endpoint, **{**more, "include_in_schema": False})
@@ -103,7 +83,7 @@ class _DoorRoute(APIRoute):
             except (RecollectError, RequestValidationError, HTTPException) as error:
                 refusal = refusal_of(error)
                 status, body = self.shape(refusal)
-                headers = {"Retry-After": "1"} if refusal.retryable else None
+                headers = {"Retry-After": str(ceil(refusal.wait_s))} if refusal.retryable else None
                 return JSONResponse(body, status, headers=headers)
 
         return guarded
@@ -138,6 +118,7 @@ def refusal_of(error: RecollectError | RequestValidationError | HTTPException) -
         kind=type(error).__name__,
         field=error.name if isinstance(error, InvalidField) else "",
         retryable=error.retryable,
+        wait_s=getattr(error, "retry_after_s", 1.0),
     )
 
 
@@ -148,6 +129,8 @@ def _invalid(problems: Sequence[Any]) -> Refusal:
         return Refusal(status=400, message="the body is not JSON", kind="InvalidInput", field="body")
     # The first part says where in the request, unless that is all there is to say.
     where = [str(part) for part in problem["loc"][1:]] or [str(part) for part in problem["loc"]]
+    if problem["type"] in _CHECKS:
+        return Refusal(status=400, message=_shown(f"{'.'.join(where)} {problem['msg']}"), kind=problem["type"])
     message = f"{'.'.join(where)}: {problem['msg']}"
     return Refusal(status=400, message=_shown(message), kind="InvalidInput", field=_shown(where[0]))
 

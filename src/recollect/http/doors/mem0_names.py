@@ -65,7 +65,7 @@ def read_names(*sources: Mapping[str, Any] | None) -> Names:
     for name in FIELDS:
         for source in sources:
             value = (source or {}).get(name)
-            if value is not None and name not in found:
+            if value not in (None, "") and name not in found:
                 found[name] = checked_id(value, name=name)
     return Names(**found)
 

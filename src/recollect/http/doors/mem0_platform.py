@@ -6,112 +6,120 @@ import ast
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request
+from fastapi import Path, Query, Request
 
 from recollect.errors import InvalidInput, NotAllowed
+from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors import mem0_work as work
 from recollect.http.doors.asking import Asking, Serving, Set
-from recollect.http.doors.door import Door, Refused, check_known, refusals
+from recollect.http.doors.door import Door, check_known
 from recollect.http.doors.finding import NO_TURNS
+from recollect.http.doors.mem0_filter_schema import FILTER
 from recollect.http.doors.mem0_names import FIELDS, entity, read_names
+from recollect.http.doors.mem0_parameters import AgentName, AppName, EntityName, MemoryId, RunName, UserName
+from recollect.http.doors.own.filter_schema import MARK
 from recollect.model.query import Listing
 
 router = Door(
+    called="mem0",
     tags=["mem0 platform"],
     strict=False,
     reading=["search", "search_before", "get_all", "get_all_before"],
     adding=["add", "ping"],
-    responses=refusals(Refused, 400, 403, 404, 503),
 )
 
 _MOST_FILTER_CHARS = 4_000
 # What clients add to every request of theirs; this server has no organisations.
 _THEIRS = {"org_id", "project_id", "org_name", "project_name", "api_version", "output_format", "version"}
-Name = Annotated[str | None, Query()]
-Kind = Literal["user", "agent", "app", "run"]
-Page = Annotated[int | None, Query(ge=1)]
-PageSize = Annotated[int, Query(ge=1, le=1000)]
+Kind = Annotated[Literal["user", "agent", "app", "run"], Path(description="What it is.", examples=["user"])]
+Page = Annotated[int | None, Query(ge=1, description="Which page, from 1; without one, the first.")]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="How many on a page.")]
+Whole = Annotated[
+    str | None,
+    Query(
+        description="Which of their memories, as a filter in JSON.",
+        json_schema_extra={"contentMediaType": "application/json", "contentSchema": {"type": "object", MARK: FILTER}},
+    ),
+]
 
 
 @router.get("/v1/ping/")
-async def ping() -> shapes.Pong:
+async def ping() -> shapes.Mem0Pong:
     """Whether the key is good; clients ask when they are made."""
-    return shapes.Pong()
+    return shapes.Mem0Pong()
 
 
-@router.post("/v1/memories/")
-@router.post("/v3/memories/add/")
-async def add(caller: Asking, service: Serving, asked: shapes.Add) -> shapes.Added:
+@router.post("/v1/memories/", operation_id="mem0_add_before", responses=router.failing(404))
+@router.post("/v3/memories/add/", responses=router.failing(404))
+async def add(caller: Asking, service: Serving, asked: given.Mem0Add) -> shapes.Mem0Added:
     """Learn from messages, or keep them word for word; gives what was added."""
     return await work.add(service, caller, asked)
 
 
 @router.post("/v3/memories/search/")
-async def search(caller: Asking, service: Serving, settings: Set, asked: shapes.Search) -> shapes.Results:
+async def search(caller: Asking, service: Serving, settings: Set, asked: given.Mem0Search) -> shapes.Mem0Results:
     """The memories that fit a query, best first."""
-    return shapes.Results(results=await work.search(service, caller, settings, asked))
+    return shapes.Mem0Results(results=await work.search(service, caller, settings, asked))
 
 
-@router.post("/v1/memories/search/")
+@router.post("/v1/memories/search/", operation_id="mem0_search_first")
 @router.post("/v2/memories/search/")
-async def search_before(
-    caller: Asking, service: Serving, settings: Set, asked: shapes.Search
-) -> list[dict[str, Any]]:
+async def search_before(caller: Asking, service: Serving, settings: Set, asked: given.Mem0Search) -> shapes.Rows:
     """The memories that fit a query, best first, as earlier clients expect them: a bare list."""
     return await work.search(service, caller, settings, asked)
 
 
-@router.post("/v3/memories/")
+@router.post("/v3/memories/", responses=router.failing(404))
 async def get_all(
     caller: Asking,
     service: Serving,
     request: Request,
-    asked: shapes.Wanted,
+    asked: given.Mem0Wanted,
     page: Page = None,
     page_size: PageSize = 100,
-) -> shapes.Paged:
+) -> shapes.Mem0Paged:
     """The memories that a filter lets through, newest first, a page at a time."""
     return await _paged(caller, service, request, asked, page or 1, page_size)
 
 
-@router.post("/v2/memories/")
+@router.post("/v2/memories/", responses=router.failing(404))
 async def get_all_before(
     caller: Asking,
     service: Serving,
     request: Request,
-    asked: shapes.Wanted,
+    asked: given.Mem0Wanted,
     page: Page = None,
     page_size: PageSize = 100,
-) -> shapes.Paged | list[dict[str, Any]]:
+) -> shapes.Mem0Paged | shapes.Rows:
     """The same for earlier clients: a bare list unless a page is named."""
     told = await _paged(caller, service, request, asked, page or 1, page_size)
     return told if page else told.results
 
 
-@router.get("/v1/memories/")
+@router.get("/v1/memories/", responses=router.failing(404))
 async def get_all_first(
     caller: Asking,
     service: Serving,
     request: Request,
-    user_id: Name = None,
-    agent_id: Name = None,
-    app_id: Name = None,
-    run_id: Name = None,
+    user_id: UserName = None,
+    agent_id: AgentName = None,
+    app_id: AppName = None,
+    run_id: RunName = None,
     page: Page = None,
     page_size: PageSize = 100,
-) -> shapes.Paged | list[dict[str, Any]]:
+) -> shapes.Mem0Paged | shapes.Rows:
     """The memories of those who are named, newest first, as the first clients ask for them."""
-    asked = shapes.Wanted(user_id=user_id, agent_id=agent_id, app_id=app_id, run_id=run_id)
+    asked = given.Mem0Wanted(user_id=user_id, agent_id=agent_id, app_id=app_id, run_id=run_id)
     told = await _paged(caller, service, request, asked, page or 1, page_size)
     return told if page else told.results
 
 
 async def _paged(
-    caller: Asking, service: Serving, request: Request, asked: shapes.Wanted, page: int, size: int
-) -> shapes.Paged:
+    caller: Asking, service: Serving, request: Request, asked: given.Mem0Wanted, page: int, size: int
+) -> shapes.Mem0Paged:
     count, results = await work.listed(service, caller, asked, page=page, size=size)
-    return shapes.Paged(
+    return shapes.Mem0Paged(
         count=count,
         next=str(request.url.include_query_params(page=page + 1)) if page * size < count else None,
         previous=str(request.url.include_query_params(page=page - 1)) if page > 1 else None,
@@ -124,17 +132,17 @@ async def delete_all(
     caller: Asking,
     service: Serving,
     request: Request,
-    user_id: Name = None,
-    agent_id: Name = None,
-    app_id: Name = None,
-    run_id: Name = None,
-    filters: Annotated[str | None, Query(description="The same as an object, in JSON.")] = None,
-) -> shapes.Told:
+    user_id: UserName = None,
+    agent_id: AgentName = None,
+    app_id: AppName = None,
+    run_id: RunName = None,
+    filters: Whole = None,
+) -> shapes.Mem0Told:
     """Forget all memories of those who are named; it can be undone."""
     check_known(request, {*FIELDS, "filters", *_THEIRS})
     names = read_names({"user_id": user_id, "agent_id": agent_id, "app_id": app_id, "run_id": run_id})
     await work.delete_all(service, caller, names, _read_filters(filters))
-    return shapes.Told(message="Memories deleted successfully!")
+    return shapes.Mem0Told(message="Memories deleted successfully!")
 
 
 def _read_filters(text: str | None) -> dict[str, Any]:
@@ -152,46 +160,48 @@ def _read_filters(text: str | None) -> dict[str, Any]:
 
 
 @router.get("/v1/memories/{memory_id}/")
-async def get(caller: Asking, service: Serving, memory_id: str) -> shapes.Memory:
+async def get(caller: Asking, service: Serving, memory_id: MemoryId) -> shapes.Mem0Memory:
     """One memory."""
-    return shapes.Memory.model_validate(await work.get(service, caller, memory_id))
+    return shapes.Mem0Memory.model_validate(await work.get(service, caller, memory_id))
 
 
 @router.put("/v1/memories/{memory_id}/")
-async def update(caller: Asking, service: Serving, memory_id: str, change: shapes.Change) -> shapes.Memory:
+async def update(
+    caller: Asking, service: Serving, memory_id: MemoryId, change: given.Mem0Change
+) -> shapes.Mem0Memory:
     """Change a memory; what it was stays in its history."""
-    return shapes.Memory.model_validate(await work.update(service, caller, memory_id, change))
+    return shapes.Mem0Memory.model_validate(await work.update(service, caller, memory_id, change))
 
 
 @router.delete("/v1/memories/{memory_id}/")
-async def delete(caller: Asking, service: Serving, memory_id: str) -> shapes.Told:
+async def delete(caller: Asking, service: Serving, memory_id: MemoryId) -> shapes.Mem0Told:
     """Forget a memory; it can be undone."""
     await work.delete(service, caller, memory_id)
-    return shapes.Told(message="Memory deleted successfully!")
+    return shapes.Mem0Told(message="Memory deleted successfully!")
 
 
 @router.get("/v1/memories/{memory_id}/history/")
-async def history(caller: Asking, service: Serving, memory_id: str) -> list[shapes.Happened]:
+async def history(caller: Asking, service: Serving, memory_id: MemoryId) -> list[shapes.Mem0Happened]:
     """What happened to a memory, oldest first."""
     return await work.history(service, caller, memory_id)
 
 
-@router.put("/v1/batch/")
-async def update_batch(caller: Asking, service: Serving, asked: shapes.BatchChanges) -> shapes.Told:
+@router.put("/v1/batch/", responses=router.failing(404))
+async def update_batch(caller: Asking, service: Serving, asked: given.Mem0BatchChanges) -> shapes.Mem0Told:
     """Change several memories; none if one of them is not there."""
     count = await work.update_all(service, caller, asked.memories)
-    return shapes.Told(message=f"Successfully updated {count} memories")
+    return shapes.Mem0Told(message=f"Successfully updated {count} memories")
 
 
-@router.delete("/v1/batch/")
-async def delete_batch(caller: Asking, service: Serving, asked: shapes.Batch) -> shapes.Told:
+@router.delete("/v1/batch/", responses=router.failing(404))
+async def delete_batch(caller: Asking, service: Serving, asked: given.Mem0Batch) -> shapes.Mem0Told:
     """Forget several memories; none if one of them is not there."""
     count = await work.delete(service, caller, *(each.memory_id for each in asked.memories))
-    return shapes.Told(message=f"Successfully deleted {count} memories")
+    return shapes.Mem0Told(message=f"Successfully deleted {count} memories")
 
 
 @router.get("/v1/entities/")
-async def entities(caller: Asking, service: Serving) -> shapes.Entities:
+async def entities(caller: Asking, service: Serving) -> shapes.Mem0Entities:
     """Those who have memories: for a caller who is bound to a user, that user alone."""
     if caller.project is not None and caller.user is None:
         raise NotAllowed("who else there is concerns all projects, and this key is for one")
@@ -199,13 +209,13 @@ async def entities(caller: Asking, service: Serving) -> shapes.Entities:
     for user in [caller.user] if caller.user is not None else await service.users():
         kind, name = entity(user)
         if total := await service.count(caller.scope(user), Listing(filter=NO_TURNS)):
-            results.append(shapes.Entity(id=user, name=name, type=kind, total_memories=total))
-    return shapes.Entities(count=len(results), results=results)
+            results.append(shapes.Mem0Entity(id=user, name=name, type=kind, total_memories=total))
+    return shapes.Mem0Entities(count=len(results), results=results)
 
 
-@router.delete("/v1/entities/{kind}/{name}/")
+@router.delete("/v1/entities/{kind}/{name}/", operation_id="mem0_delete_entity_before")
 @router.delete("/v2/entities/{kind}/{name}/")
-async def delete_entity(caller: Asking, service: Serving, kind: Kind, name: str) -> shapes.Told:
+async def delete_entity(caller: Asking, service: Serving, kind: Kind, name: EntityName) -> shapes.Mem0Told:
     """Forget all memories of a user, agent, app or run."""
     await work.delete_all(service, caller, read_names({f"{kind}_id": name}), {})
-    return shapes.Told(message="Entity deleted successfully.")
+    return shapes.Mem0Told(message="Entity deleted successfully.")

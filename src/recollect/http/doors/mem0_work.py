@@ -9,7 +9,8 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from recollect.errors import InvalidFilter, InvalidInput, NotAllowed
+from recollect.errors import InvalidFilter, InvalidInput, NotAllowed, NotFound
+from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors.asking import Caller
 from recollect.http.doors.finding import NO_TURNS, held, looked_for
@@ -37,7 +38,7 @@ _MOST_LISTED = 10_000
 _NOBODY = "\0"
 
 
-async def add(service: Service, caller: Caller, asked: shapes.Add) -> shapes.Added:
+async def add(service: Service, caller: Caller, asked: given.Mem0Add) -> shapes.Mem0Added:
     """Keep what was said and learn from it, or keep it word for word."""
     names = asked.names(asked.filters)
     fields = _times(asked.timestamp, asked.expiration_date)
@@ -52,19 +53,19 @@ async def add(service: Service, caller: Caller, asked: shapes.Add) -> shapes.Add
             new = NewMemory(content=text_of(message.get("content")), fields=given)
             outcome = await service.add(names.scope(caller), new, by=caller.by())
             results.append(_added(outcome.record, caller, "ADD" if outcome.changed else "NONE"))
-    return shapes.Added(results=results, status="SUCCEEDED")
+    return shapes.Mem0Added(results=results, status="SUCCEEDED")
 
 
 async def _learn(
-    service: Service, caller: Caller, names: Names, asked: shapes.Add, fields: Mapping[str, Any]
-) -> shapes.Added:
+    service: Service, caller: Caller, names: Names, asked: given.Mem0Add, fields: Mapping[str, Any]
+) -> shapes.Mem0Added:
     scope = names.scope(caller)
     messages = read_messages(asked.messages)
     if asked.timestamp is not None:
         messages = tuple({"timestamp": fields["occurred_at"], **message} for message in messages)
     told = await service.remember(scope, messages, by=caller.by(), wait_s=LEARN_S)
     if told.job is None:
-        return shapes.Added(results=[], status="SUCCEEDED")
+        return shapes.Mem0Added(results=[], status="SUCCEEDED")
     learned = Listing(filter=both(NO_TURNS, where("evidence", Op.IN, [turn.id for turn in told.turns])))
     results = []
     for record in await service.find(Scope(scope.user), replace(learned, limit=1000)):
@@ -78,15 +79,17 @@ async def _learn(
         # What is changed by what was said has words from before in it.
         if caller.reads or event == "ADD":
             results.append(_added(record, caller, event))
-    status = "SUCCEEDED" if told.job.state is JobState.DONE else "PENDING"
-    return shapes.Added(results=results, status=status, event_id=told.job.id)
+    done = told.job.state is JobState.DONE
+    return shapes.Mem0Added(results=results, status="SUCCEEDED" if done else "PENDING", event_id=told.job.id)
 
 
 def _added(record: MemoryRecord, caller: Caller, event: str) -> dict[str, Any]:
     return {"id": shown_id(record, caller), "memory": record.content, "event": event}
 
 
-async def search(service: Service, caller: Caller, settings: Settings, asked: shapes.Search) -> list[dict[str, Any]]:
+async def search(
+    service: Service, caller: Caller, settings: Settings, asked: given.Mem0Search
+) -> list[dict[str, Any]]:
     """The memories that fit, best first, of all whose they may be."""
     limit = asked.top_k or asked.limit
     found: list[Hit] = []
@@ -99,11 +102,11 @@ async def search(service: Service, caller: Caller, settings: Settings, asked: sh
 
 
 async def listed(
-    service: Service, caller: Caller, asked: shapes.Wanted, *, page: int, size: int
+    service: Service, caller: Caller, asked: given.Mem0Wanted, *, page: int, size: int
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many memories there are, and those of one page, newest first."""
     if page * size > _MOST_LISTED:
-        raise InvalidInput(f"only the first {_MOST_LISTED:,} are listed by pages; narrow the filter, or export")
+        raise NotFound(f"only the first {_MOST_LISTED:,} are listed by pages; narrow the filter, or export")
     count = 0
     records: list[MemoryRecord] = []
     for scope, filter in await _meant(service, caller, asked.filter):
@@ -144,7 +147,7 @@ async def get(service: Service, caller: Caller, id: str) -> dict[str, Any]:
     return shapes.shaped(await held(service, scope, own), caller)
 
 
-async def update(service: Service, caller: Caller, id: str, change: shapes.Change) -> dict[str, Any]:
+async def update(service: Service, caller: Caller, id: str, change: given.Mem0Change) -> dict[str, Any]:
     """Change a memory; what metadata says of its agent and app stays."""
     scope, own = read_id(id, caller)
     record = caller.to_change(await held(service, scope, own))
@@ -161,7 +164,7 @@ async def update(service: Service, caller: Caller, id: str, change: shapes.Chang
     return shapes.shaped((await service.update(scope, own, fields, by=caller.by())).record, caller)
 
 
-async def update_all(service: Service, caller: Caller, changes: list[shapes.BatchChange]) -> int:
+async def update_all(service: Service, caller: Caller, changes: list[given.Mem0BatchChange]) -> int:
     """Change several memories, after a look whether there are all of them."""
     for each in changes:
         scope, own = read_id(each.memory_id, caller)
@@ -199,7 +202,7 @@ async def forget_everyone(service: Service, caller: Caller) -> int:
     return sum([await service.forget_all(caller.scope(user), Listing(), by=caller.by()) for user in users])
 
 
-async def history(service: Service, caller: Caller, id: str) -> list[shapes.Happened]:
+async def history(service: Service, caller: Caller, id: str) -> list[shapes.Mem0Happened]:
     """What happened to a memory, oldest first; also one that was deleted."""
     scope, own = read_id(id, caller)
     record = await held(service, scope, own, gone=True)

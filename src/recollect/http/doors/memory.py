@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Path, Query, Response
 
 from recollect.http.doors import memory_shapes as shapes
 from recollect.http.doors.asking import Asking, Serving, Set
-from recollect.http.doors.door import Door, refusals
+from recollect.http.doors.door import Door
 from recollect.http.doors.finding import NO_TURNS, among, held, looked_for
+from recollect.http.doors.given import Name
 from recollect.http.proxy.steering import InvalidField
 from recollect.model.memory import MemoryType
 from recollect.model.query import Filter, Listing, both
 from recollect.remember import NewMemory
 
 router = Door(
+    called="memory",
     prefix="/v1/memory",
     tags=["memory"],
     shape=shapes.refused,
     reading=["search_memories"],
     adding=["create_memory"],
-    responses=refusals(shapes.Error, 400, 401, 403, 404, 503),
+    refused=shapes.MemoryRefused,
 )
 
-UserId = Annotated[str | None, Query(description="Whose memories, unless a gateway says so.", examples=["user_123"])]
-ProjectId = Annotated[str | None, Query(description="Only those of this project.", examples=["project_abc"])]
+_TYPE = "|".join(MemoryType)
+UserId = Annotated[Name | None, Query(description="Whose memories, unless a gateway says so.", examples=["user_123"])]
+ProjectId = Annotated[Name | None, Query(description="Only those of this project.", examples=["project_abc"])]
 Types = Annotated[
     str | None,
-    Query(alias="type", description="Only this type, or these with commas between them.", examples=["semantic"]),
+    Query(
+        alias="type",
+        description="Only this type, or these with commas between them.",
+        examples=["semantic"],
+        json_schema_extra={"pattern": f"^(?:{_TYPE})(?:,(?:{_TYPE}))*$"},
+    ),
 ]
 Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
-Cursor = Annotated[str | None, Query(description="Where to go on: the cursor of the page before.")]
+Cursor = Annotated[str | None, Query(max_length=4000, description="Where to go on: the cursor of the page before.")]
+MemoryId = Annotated[str, Path(description="The id of a memory.", examples=["0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"])]
 
 
 def _of_types(types: str | None) -> Filter:
@@ -50,23 +59,25 @@ async def list_memories(
     types: Types = None,
     limit: Limit = 20,
     cursor: Cursor = None,
-) -> shapes.Memories:
+) -> shapes.StoredMemories:
     """The memories of a user, or of one of their projects, newest first."""
     scope = caller.scope(user_id, project_id)
     listing = Listing(filter=both(_of_types(types), NO_TURNS), limit=limit, cursor=cursor)
     page = await service.find(scope, listing)
     memories = [shapes.shaped(record) for record in page]
     total = await service.count(scope, listing)
-    return shapes.Memories(memories=memories, total=total, limit=limit, cursor=page.cursor)
+    return shapes.StoredMemories(memories=memories, total=total, limit=limit, cursor=page.cursor)
 
 
 @router.post(
     "",
     status_code=201,
     response_model_exclude_none=True,
-    responses={200: {"model": shapes.Memory, "description": "It was there already."}},
+    responses={200: {"model": shapes.StoredMemory, "description": "It was there already; this is the one."}},
 )
-async def create_memory(caller: Asking, service: Serving, new: shapes.NewMemory, response: Response) -> shapes.Memory:
+async def create_memory(
+    caller: Asking, service: Serving, new: shapes.NewMemory, response: Response
+) -> shapes.StoredMemory:
     """Keep a memory, word for word but for secrets; one that says the same as another is not kept twice (200)."""
     fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True)
     scope = caller.scope(new.user_id, new.project_id)
@@ -88,16 +99,18 @@ async def search_memories(caller: Asking, service: Serving, settings: Set, asked
 
 
 @router.get("/{memory_id}", response_model_exclude_none=True)
-async def get_memory(caller: Asking, service: Serving, memory_id: str, user_id: UserId = None) -> shapes.Memory:
+async def get_memory(
+    caller: Asking, service: Serving, memory_id: MemoryId, user_id: UserId = None
+) -> shapes.StoredMemory:
     """One memory. Another user's answers like one that there is not."""
     return shapes.shaped(await held(service, caller.scope(user_id), memory_id))
 
 
-@router.patch("/{memory_id}", response_model_exclude_none=True)
+@router.patch("/{memory_id}", response_model_exclude_none=True, operation_id="memory_change_memory")
 @router.put("/{memory_id}", response_model_exclude_none=True)
 async def update_memory(
-    caller: Asking, service: Serving, memory_id: str, changed: shapes.ChangedMemory, user_id: UserId = None
-) -> shapes.Memory:
+    caller: Asking, service: Serving, memory_id: MemoryId, changed: shapes.ChangedMemory, user_id: UserId = None
+) -> shapes.StoredMemory:
     """Change a memory; what it was stays in its history."""
     scope = caller.scope(user_id or changed.user_id)
     record = caller.to_change(await held(service, scope, memory_id))
@@ -108,7 +121,9 @@ async def update_memory(
 
 
 @router.delete("/{memory_id}")
-async def delete_memory(caller: Asking, service: Serving, memory_id: str, user_id: UserId = None) -> shapes.Deleted:
+async def delete_memory(
+    caller: Asking, service: Serving, memory_id: MemoryId, user_id: UserId = None
+) -> shapes.Deleted:
     """Forget one memory, with the turns it was learned from; it is not found any more, and can be undone."""
     scope = caller.scope(user_id)
     record = caller.to_change(await held(service, scope, memory_id))

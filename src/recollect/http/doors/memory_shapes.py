@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from recollect.http.doors.door import Refusal
+from recollect.http.doors.given import Even, Given, Name, Share, Text, one_of
+from recollect.http.doors.refusals import Refusal
 from recollect.model.memory import MemoryRecord
 from recollect.model.result import Hit
 
@@ -32,14 +33,23 @@ _CODES = {
     "NotAllowed": "FORBIDDEN",
     "NotFound": "NOT_FOUND",
     "InvalidText": "INVALID_TEXT",
-    "Conflict": "CONFLICT",
-    "Backlog": "TOO_MANY_REQUESTS",
-    "TooManyFailures": "TOO_MANY_REQUESTS",
-    "Refused": "FORBIDDEN",
+}
+# What is told by its status alone, whoever refuses.
+_BY_STATUS = {
+    401: "UNAUTHENTICATED",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND",
+    405: "NOT_FOUND",
+    409: "CONFLICT",
+    413: "TOO_LARGE",
+    421: "FOREIGN_HOST",
+    429: "TOO_MANY_REQUESTS",
+    503: "MEMORY_NOT_AVAILABLE",
+    507: "MEMORY_NOT_AVAILABLE",
 }
 
 
-class Memory(BaseModel):
+class StoredMemory(BaseModel):
     """A memory."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
@@ -51,44 +61,42 @@ class Memory(BaseModel):
     project_id: str | None = None
     source: str | None = None
     created_at: datetime
-    access_count: int
-    importance: float
+    access_count: int = Field(ge=0)
+    importance: Share
 
 
-class Memories(BaseModel):
+class StoredMemories(BaseModel):
     """Some memories, newest first; `cursor` goes on from there, if there are more."""
 
-    memories: list[Memory]
-    total: int = Field(description="How many there are in all.", examples=[1])
+    memories: list[StoredMemory]
+    total: int = Field(ge=0, description="How many there are in all.", examples=[1])
     limit: int = Field(examples=[20])
     cursor: str | None = None
 
 
-class Found(BaseModel):
+class FoundMemory(BaseModel):
     """A memory and how well it fits, from 0 to 1."""
 
-    memory: Memory
-    score: float = Field(examples=[0.91])
+    memory: StoredMemory
+    score: Share = Field(examples=[0.91])
 
 
 class Retrieved(BaseModel):
     """What fits a query, best first."""
 
-    results: list[Found]
+    results: list[FoundMemory]
 
 
 class Deleted(BaseModel):
     """What was deleted."""
 
-    success: bool = True
+    success: bool = Field(default=True, examples=[True])
     message: str = Field(examples=["deleted 1 memory"])
-    deleted: int = Field(examples=[1])
+    deleted: int = Field(ge=0, examples=[1])
 
 
-class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    user_id: str | None = Field(None, description="Whose memory it is, unless a gateway says so.")
+class _Asked(Given):
+    user_id: Name | None = Field(default=None, description="Whose memory it is, unless a gateway says so.")
 
 
 class NewMemory(_Asked):
@@ -98,22 +106,27 @@ class NewMemory(_Asked):
         json_schema_extra={"examples": [{"type": "semantic", "content": _BUDGET, "user_id": "user_123"}]}
     )
 
-    content: str
+    content: Text
     type: Type = "semantic"
-    project_id: str | None = None
-    source: str | None = None
-    importance: float | None = Field(None, ge=0, le=1)
+    project_id: Name | None = None
+    source: Name | None = None
+    importance: Share | None = None
 
 
 class ChangedMemory(_Asked):
     """What is to be different; what is left out stays."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"content": "User's budget for Hawaii is $12,000"}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [*one_of("content", "type", "source"), *one_of("importance", kind="number")],
+            "examples": [{"content": "Final Hawaii budget is $12,000"}],
+        }
+    )
 
-    content: str | None = None
+    content: Text | None = None
     type: Type | None = None
-    source: str | None = None
-    importance: float | None = Field(None, ge=0, le=1)
+    source: Name | None = None
+    importance: Share | None = None
 
 
 class Query(_Asked):
@@ -123,11 +136,11 @@ class Query(_Asked):
         json_schema_extra={"examples": [{"query": "What's my budget for the trip?", "user_id": "user_123"}]}
     )
 
-    query: str
-    project_id: str | None = None
+    query: Text
+    project_id: Name | None = None
     types: list[Type] = Field(default_factory=list, description="Only these types; without any, all.")
-    limit: int | None = Field(None, ge=1, le=100)
-    threshold: float | None = Field(None, ge=0, le=1, description="Least score; without one, what is set up.")
+    limit: Annotated[int, Field(ge=1, le=100), Even] | None = None
+    threshold: Share | None = Field(default=None, description="Least score; without one, what is set up.")
 
 
 class ErrorBody(BaseModel):
@@ -137,7 +150,7 @@ class ErrorBody(BaseModel):
     message: str = Field(examples=[f"no memory {_ID}"])
 
 
-class Error(BaseModel):
+class MemoryRefused(BaseModel):
     """A refusal."""
 
     error: ErrorBody
@@ -145,20 +158,16 @@ class Error(BaseModel):
 
 def refused(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     """A refusal with its code; what does not answer is told as memory that is not there."""
-    code = f"INVALID_{refusal.field.upper()}" if refusal.field else _CODES.get(refusal.kind, "INVALID_INPUT")
-    status = 401 if code == "MISSING_USER_ID" else refusal.status
-    if status in (503, 507):
-        code = "MEMORY_NOT_AVAILABLE"
-    elif status in (404, 405) and code == "FORBIDDEN":
-        code = "NOT_FOUND"
-    elif status >= 500:
-        code = "INTERNAL_ERROR"
-    return status, {"error": {"code": code, "message": refusal.message}}
+    otherwise = "INTERNAL_ERROR" if refusal.status >= 500 else "INVALID_INPUT"
+    code = _CODES.get(refusal.kind) or _BY_STATUS.get(refusal.status, otherwise)
+    if refusal.field:
+        code = f"INVALID_{refusal.field.upper()}"
+    return refusal.status, {"error": {"code": code, "message": refusal.message}}
 
 
-def shaped(record: MemoryRecord) -> Memory:
+def shaped(record: MemoryRecord) -> StoredMemory:
     """A memory as this door shows it."""
-    return Memory(
+    return StoredMemory(
         id=record.id,
         type=record.type.value,
         content=record.content,
@@ -171,6 +180,6 @@ def shaped(record: MemoryRecord) -> Memory:
     )
 
 
-def found(hit: Hit) -> Found:
+def found(hit: Hit) -> FoundMemory:
     """A hit as this door shows it."""
-    return Found(memory=shaped(hit.record), score=round(hit.score, 6))
+    return FoundMemory(memory=shaped(hit.record), score=round(hit.score, 6))

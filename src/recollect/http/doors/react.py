@@ -8,7 +8,7 @@ from recollect.conversation.story import Story
 from recollect.errors import NotFound
 from recollect.http.doors import react_shapes as shapes
 from recollect.http.doors.asking import Asking, Caller, Serving, Set
-from recollect.http.doors.door import Door, refusals
+from recollect.http.doors.door import Door
 from recollect.http.doors.finding import held, looked_for
 from recollect.model.memory import Category, MemoryType
 from recollect.model.query import Filter, Not, Op, Where
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 router = Door(
+    called="react",
     prefix="/api/react",
     tags=["react"],
     shape=shapes.refused,
     reading=["retrieve_facts", "retrieve_episodes", "get_conversation"],
     adding=["store_fact", "store_episode", "update_conversation", "end_conversation"],
-    responses=refusals(shapes.Failed, 400, 403, 404, 503),
+    refused=shapes.Failed,
 )
 
 _EPISODES: Filter = Where("category", Op.EQ, str(Category.EPISODE))
@@ -60,7 +61,7 @@ async def retrieve_facts(
     return shapes.Facts(facts=[shapes.fact(hit.record) for hit in found])
 
 
-@router.post("/facts/delete")
+@router.post("/facts/delete", responses=router.failing(404))
 async def delete_fact(caller: Asking, service: Serving, asked: shapes.DeleteFact) -> shapes.Done:
     """Forget a fact, with the turns it was learned from; it can be undone."""
     scope = caller.scope(asked.user, asked.collection)
@@ -136,7 +137,7 @@ async def update_conversation(caller: Asking, service: Serving, asked: shapes.Up
     return shapes.Done()
 
 
-@router.post("/conversations/end")
+@router.post("/conversations/end", responses=router.failing(404))
 async def end_conversation(caller: Asking, service: Serving, asked: shapes.EndConversation) -> shapes.Done:
     """End a conversation: behind the answer the rest of it is learned, and what matters is promoted."""
     await service.care.end_session(caller.scope(asked.user, asked.collection, asked.conversation_id))

@@ -7,11 +7,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from recollect.http.doors.door import Refusal
+from recollect.http.doors.given import Count, Embedding, Given, Name, Named, Text, Time, Words
+from recollect.http.doors.refusals import Refusal
 from recollect.model.memory import MemoryRecord
 from recollect.model.times import as_utc
 from recollect.model.turn import Conversation
 
+_ID = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"
+_AT = "2026-03-15T10:00:00Z"
+_HERE: dict[str, JsonValue] = {"conversation_id": "monday", "user": "alex", "collection": "payments"}
 _FACT: dict[str, JsonValue] = {
     "content": "The payment service listens on port 8443",
     "user": "alex",
@@ -32,23 +36,23 @@ _INVOCATION: dict[str, JsonValue] = {
 }
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    user: str | None = Field(None, description="Whose memory it is, unless a gateway says so.")
+class _Request(Given):
+    user: Name | None = Field(default=None, description="Whose memory it is, unless a gateway says so.")
 
 
 class _InCollection(_Request):
-    collection: str | None = Field(None, description="The collection, which is a project of the user's.")
+    collection: Name | None = Field(default=None, description="The collection, which is a project of the user's.")
 
 
 class _InConversation(_InCollection):
-    conversation_id: str = Field(min_length=1, examples=["monday"])
+    conversation_id: Named = Field(examples=["monday"])
 
 
 class _Retrieve(_InCollection):
-    query: str
-    embedding: list[float] | None = Field(None, description="The query's vector by the server's model, if known.")
+    query: Text
+    embedding: Embedding | None = Field(
+        default=None, description="The query's vector by the server's model, if known."
+    )
 
 
 class RetrieveFacts(_Retrieve):
@@ -56,7 +60,7 @@ class RetrieveFacts(_Retrieve):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"query": "Which port?", "user": "alex"}]})
 
-    top_k: int = Field(5, ge=1, le=1000)
+    top_k: Count = 5
 
 
 class RetrieveEpisodes(_Retrieve):
@@ -64,13 +68,13 @@ class RetrieveEpisodes(_Retrieve):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"query": "Deploy a service", "user": "alex"}]})
 
-    top_k: int = Field(3, ge=1, le=1000)
+    top_k: Count = 3
 
 
 class _Store(_InCollection):
     metadata: dict[str, Any] = Field(default_factory=dict)
-    embedding: list[float] | None = Field(
-        None, description="The vector of its words by the server's model, if known."
+    embedding: Embedding | None = Field(
+        default=None, description="The vector of its words by the server's model, if known."
     )
 
 
@@ -79,8 +83,8 @@ class StoreFact(_Store):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_FACT]})
 
-    content: str
-    source: str = Field("", description="The conversation_id where it was learned.", examples=["monday"])
+    content: Text
+    source: Name = Field(default="", description="The conversation_id where it was learned.", examples=["monday"])
 
 
 class StoreEpisode(_Store):
@@ -88,35 +92,41 @@ class StoreEpisode(_Store):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EPISODE]})
 
-    goal: str = Field(min_length=1)
-    steps: list[str] = Field(default_factory=list, max_length=256)
-    outcome: str = ""
-    lessons: str = ""
+    goal: Text
+    steps: list[Words] = Field(default_factory=list, max_length=256)
+    outcome: Words = ""
+    lessons: Words = ""
 
 
 class DeleteFact(_InCollection):
     """Which fact is to go."""
 
-    fact_id: str
+    model_config = ConfigDict(json_schema_extra={"examples": [{"fact_id": _ID, "user": "alex"}]})
+
+    fact_id: Named
 
 
 class GetConversation(_InConversation):
     """Which conversation is wanted."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_HERE]})
 
-class InvocationSummary(BaseModel):
+
+class InvocationSummary(Given):
     """What one invocation was asked, did and came to."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_INVOCATION]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_INVOCATION]})
 
     query: str = Field(max_length=20_000)
     summary: str = Field(max_length=20_000)
     result: str = Field(max_length=20_000)
-    timestamp: datetime | None = Field(None, description="When that was; without one, now.")
+    timestamp: Time | None = Field(default=None, description="When that was; without one, now.")
 
 
 class UpdateConversation(_InConversation):
     """What an invocation came to, to be added to its conversation."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_HERE, "invocation_summary": _INVOCATION}]})
 
     invocation_summary: InvocationSummary
 
@@ -124,90 +134,101 @@ class UpdateConversation(_InConversation):
 class EndConversation(_InConversation):
     """Which conversation has ended."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_HERE]})
 
-class Error(BaseModel):
+
+class ReactError(BaseModel):
     """What went wrong."""
 
     type: str = Field(examples=["NotFound"])
-    message: str
+    message: str = Field(examples=[f"no memory {_ID}"])
 
 
 class Fact(BaseModel):
     """A fact; its vector is not told."""
 
-    id: str
+    id: str = Field(examples=[_ID])
     content: str = Field(examples=[_FACT["content"]])
-    source: str = Field(examples=["monday"])
-    timestamp: datetime
-    metadata: dict[str, Any]
+    source: str = Field(description="The conversation_id where it was learned.", examples=["monday"])
+    timestamp: datetime = Field(examples=[_AT])
+    metadata: dict[str, Any] = Field(examples=[{}])
 
 
 class Episode(BaseModel):
     """An episode; its vector is not told."""
 
-    id: str
+    id: str = Field(examples=[_ID])
     goal: str = Field(examples=[_EPISODE["goal"]])
-    steps: list[str]
-    outcome: str
-    lessons: str
-    timestamp: datetime
-    metadata: dict[str, Any]
+    steps: list[str] = Field(examples=[_EPISODE["steps"]])
+    outcome: str = Field(examples=[_EPISODE["outcome"]])
+    lessons: str = Field(examples=[_EPISODE["lessons"]])
+    timestamp: datetime = Field(examples=[_AT])
+    metadata: dict[str, Any] = Field(examples=[{}])
+
+
+class InvocationTold(BaseModel):
+    """What one invocation was asked, did and came to, and when."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_INVOCATION, "timestamp": _AT}]})
+
+    query: str
+    summary: str
+    result: str
+    timestamp: datetime | None
 
 
 class ConversationMemory(BaseModel):
     """A conversation and what its invocations came to, in order."""
 
-    conversation_id: str
-    invocations: list[InvocationSummary]
-    metadata: dict[str, Any]
+    conversation_id: str = Field(examples=["monday"])
+    invocations: list[InvocationTold]
+    metadata: dict[str, Any] = Field(examples=[{"turn_count": 2, "summary": "", "closed": False}])
 
 
-class Facts(BaseModel):
+class _Answer(BaseModel):
+    error: ReactError | None = Field(default=None, description="Null, for this is an answer.", examples=[None])
+
+
+class Facts(_Answer):
     """The facts, nearest first."""
 
     facts: list[Fact]
-    error: Error | None = None
 
 
-class Episodes(BaseModel):
+class Episodes(_Answer):
     """The episodes, nearest first."""
 
     episodes: list[Episode]
-    error: Error | None = None
 
 
-class FactStored(BaseModel):
+class FactStored(_Answer):
     """The fact's id."""
 
-    fact_id: str
-    error: Error | None = None
+    fact_id: str = Field(examples=[_ID])
 
 
-class EpisodeStored(BaseModel):
+class EpisodeStored(_Answer):
     """The episode's id."""
 
-    episode_id: str
-    error: Error | None = None
+    episode_id: str = Field(examples=[_ID])
 
 
-class ConversationGot(BaseModel):
+class ConversationGot(_Answer):
     """The conversation; one that has not begun has no invocations."""
 
     conversation: ConversationMemory
-    error: Error | None = None
 
 
-class Done(BaseModel):
+class Done(_Answer):
     """It is done."""
 
-    success: bool = True
-    error: Error | None = None
+    success: bool = Field(default=True, examples=[True])
 
 
 class Failed(BaseModel):
     """It is not done."""
 
-    error: Error
+    error: ReactError
 
 
 def refused(refusal: Refusal) -> tuple[int, dict[str, Any]]:
@@ -243,7 +264,7 @@ def episode(record: MemoryRecord) -> Episode:
 def conversation(held: Conversation) -> ConversationMemory:
     """A session as a conversation; what we note of it for ourselves is not told."""
     told = [
-        InvocationSummary(
+        InvocationTold(
             query=str(each.get("query", "")),
             summary=str(each.get("summary", "")),
             result=str(each.get("result", "")),

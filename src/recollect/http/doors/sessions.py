@@ -12,8 +12,9 @@ from fastapi import Depends, Path, Query
 from recollect.errors import NotFound
 from recollect.http.doors import sessions_shapes as shapes
 from recollect.http.doors.asking import Asking, Serving, Set
-from recollect.http.doors.door import Door, refusals
+from recollect.http.doors.door import Door
 from recollect.http.doors.finding import NO_TURNS, held, looked_for
+from recollect.http.doors.given import Name, Named, Text
 from recollect.model.ids import new_id
 from recollect.model.query import Listing, Op, Where
 from recollect.model.scope import Level, Scope
@@ -22,20 +23,21 @@ from recollect.read.format import format_context
 from recollect.remember import NewMemory
 
 router = Door(
+    called="sessions",
     prefix="/api/sessions",
     tags=["sessions"],
     shape=shapes.refused,
     adding=["begin_session", "create_memory"],
-    responses=refusals(shapes.NotHere, 400, 403, 404, 503),
+    refused=shapes.SessionRefused,
 )
 
 _STYLE = "session-service"
 _MOST = 1000
-SessionId = Annotated[str, Path(description="The session.", examples=["7d0f3f5e-8f0a-4a53-9a83-3f1f0f6f8c11"])]
-MemoryId = Annotated[str, Path(description="The memory.")]
-UserId = Annotated[str | None, Query(description="Whose session; without one, the user of chats that name none.")]
-ProjectId = Annotated[str | None, Query(description="The project that the session is in, if any.")]
-Asked = Annotated[str, Query(description="What is being asked.", examples=["When is the deadline?"])]
+SessionId = Annotated[Named, Path(description="The session.", examples=["7d0f3f5e-8f0a-4a53-9a83-3f1f0f6f8c11"])]
+MemoryId = Annotated[str, Path(description="The memory.", examples=["0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"])]
+UserId = Annotated[Name | None, Query(description="Whose session; without one, the user of chats that name none.")]
+ProjectId = Annotated[Name | None, Query(description="The project that the session is in, if any.")]
+Asked = Annotated[Text, Query(description="What is being asked.", examples=["When is the deadline?"])]
 Limit = Annotated[int | None, Query(ge=1, le=_MOST, description="How many; without one, what is set up.")]
 
 
@@ -69,11 +71,11 @@ async def begin_session(
     new: shapes.NewSession | None = None,
     user_id: UserId = None,
     project_id: ProjectId = None,
-) -> shapes.Session:
+) -> shapes.SessionBegun:
     """Begin a session before anything is said in it. A chat begins its own; one that there is stays as it is."""
     session = _named(caller, settings, (new and new.sessionId) or new_id(), user_id, project_id)
     await service.care.begin_session(session, by=caller.by())
-    return shapes.Session(sessionId=session.session)
+    return shapes.SessionBegun(sessionId=session.session)
 
 
 @router.get("/{sessionId}/memories")

@@ -6,8 +6,9 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from recollect.http.doors.door import Refusal
 from recollect.http.doors.finding import local_time
+from recollect.http.doors.given import Given, Named, Share, Text
+from recollect.http.doors.refusals import Refusal
 from recollect.model.memory import Category, MemoryRecord
 
 Kind: TypeAlias = Literal["fact", "preference", "insight"]
@@ -43,30 +44,30 @@ class SessionMemory(BaseModel):
     sessionId: str
     memoryContent: str
     memoryType: Kind
-    importance: float
-    createdAt: str
+    importance: Share
+    createdAt: str = Field(description="In UTC, to the second.")
     lastAccessedAt: str
 
 
-class NewSessionMemory(BaseModel):
+class NewSessionMemory(Given):
     """A memory that someone writes down by hand."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_NEW]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_NEW]})
 
-    content: str
+    content: Text
     type: Kind = "fact"
-    importance: float = Field(0.5, ge=0, le=1)
+    importance: Share = 0.5
 
 
-class NewSession(BaseModel):
+class NewSession(Given):
     """A session to begin; without an id it is given one."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(json_schema_extra={"examples": [{"sessionId": _MEMORY["sessionId"]}]})
 
-    sessionId: str | None = Field(None, min_length=1, max_length=300)
+    sessionId: Named | None = None
 
 
-class Session(BaseModel):
+class SessionBegun(BaseModel):
     """A session."""
 
     sessionId: str = Field(examples=[_MEMORY["sessionId"]])
@@ -84,7 +85,7 @@ class Relevant(BaseModel):
     )
 
 
-class NotHere(BaseModel):
+class SessionRefused(BaseModel):
     """Why a request is not answered."""
 
     error: str = Field(examples=["SessionNotFoundException"])

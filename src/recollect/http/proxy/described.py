@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-_OPEN = {"type": "object", "additionalProperties": True}
+from recollect.http.auth.shapes import as_openai
+from recollect.http.doors.given import NAME_OR_NONE
+from recollect.model.memory import MemoryType
+from recollect.model.text import MAX_ID_CHARS
+
+ERROR = "OpenAIError"
+OPEN = {"type": "object", "additionalProperties": True}
+_NAME = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": NAME_OR_NONE}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_LIMIT = {"type": "integer", "minimum": 0, "maximum": 1000}
 _ERROR = {
     "type": "object",
+    "description": "An error as OpenAI's clients read it.",
     "properties": {
         "error": {
             "type": "object",
@@ -15,35 +26,94 @@ _ERROR = {
         }
     },
     "required": ["error"],
+    "examples": [dict(as_openai(404, "NotFound", "Response with id 'resp_0198c6f1' not found."))],
 }
-_HEADERS = [
-    ("X-Memory", "off, read or write; both by default", {"type": "string", "enum": ["off", "read", "write"]}),
-    ("X-Memory-User", "whose memories; also as `user` in the body", {"type": "string"}),
-    ("X-Memory-Project", "one of the user's projects", {"type": "string"}),
-    ("X-Memory-Session", "the conversation this belongs to", {"type": "string"}),
+_WAIT = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
+_FAILURES: Mapping[int, tuple[str, str, str]] = {
+    400: ("What was sent cannot be used.", "invalid_json", "the body must be a JSON object"),
+    401: ("No user is named, or not who is asking.", "Unauthenticated",
+          "show a key: Authorization: Bearer rk_..., or X-API-Key; `recollect keys add` makes one"),
+    403: ("Whoever asks may not do this, or not for this user.", "NotAllowed",
+          "whoever asks here speaks for one user, and another one was named"),
+    404: ("There is no such thing of this user's.", "NotFound", "Response with id 'resp_0198c6f1' not found."),
+    413: ("The request is too large.", "too_large", "the request is larger than 32 MiB, which is the limit"),
+    421: ("This server does not answer to that host name.", "foreign_host", "this server does not answer to that"),
+    429: ("Too much is asked.", "rate_limit_exceeded", "more is asked for in a minute than may be: try again in 3 s"),
+    500: ("A fault of this server; its log says more.", "InternalServerError", "this server made a mistake"),
+    502: ("The upstream does not answer.", "upstream_unavailable", "the upstream does not answer"),
+    503: ("A part that is needed does not answer.", "StoreBusy", "other writers held the ledger for too long"),
+    507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
+}  # fmt: skip
+ANY = (400, 401, 403, 413, 421, 429, 500, 503)
+HEADERS: list[dict[str, Any]] = [
+    {"name": name, "in": "header", "required": False, "description": told, "schema": schema}
+    for name, told, schema in (
+        ("X-Memory", "off, read or write; both by default", {"type": "string", "enum": ["off", "read", "write"]}),
+        ("X-Memory-User", "whose memories; also as `user` in the body", _NAME),
+        ("X-Memory-Project", "one of the user's projects", _NAME),
+        ("X-Memory-Session", "the conversation this belongs to", _NAME),
+    )
 ]
-_CHUNK = {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}}
+# What memory adds to the fields of a request; none of it is sent on.
+STEERING: Mapping[str, Any] = {
+    "memory_id": {**_NAME, "description": "Names the memories that conversations share."},
+    "memory_top_k": _LIMIT,
+    "memory_score_threshold": _SHARE,
+    "memory_recency_weight": _SHARE,
+    "memory_hits": {"type": "boolean", "description": "Whether the answer tells which memories were used."},
+    "memory_config": {
+        "type": "object",
+        "properties": {
+            "enabled": {"type": "boolean"},
+            "auto_store": {"type": "boolean"},
+            "memory_types": {"type": "array", "items": {"type": "string", "enum": list(MemoryType)}},
+            "retrieval_limit": _LIMIT,
+            "similarity_threshold": _SHARE,
+        },
+    },
+    "memory_context": {"type": "object", "properties": {"user_id": _NAME, "project_id": _NAME}},
+}
+STATUS = {"X-Memory-Status": {"description": "What memory did.", "schema": {"type": "string"}}}
+EVENTS = {
+    "schema": {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}},
+    "example": {"data": "{}"},
+}
 _REQUEST = {
     "type": "object",
     "description": "As the OpenAI API takes it; memory has fields of its own, which are not sent on.",
     "properties": {
         "model": {"type": "string"},
-        "messages": {"type": "array", "items": _OPEN, "minItems": 1},
+        "messages": {"type": "array", "items": OPEN, "minItems": 1},
         "stream": {"type": "boolean"},
-        "memory_id": {"type": "string", "description": "Names the memories that conversations share."},
-        "memory_top_k": {"type": "integer", "minimum": 0, "maximum": 1000},
-        "memory_score_threshold": {"type": "number", "minimum": 0, "maximum": 1},
-        "memory_recency_weight": {"type": "number", "minimum": 0, "maximum": 1},
-        "memory_hits": {"type": "boolean", "description": "Whether the answer tells which memories were used."},
+        "user": {"type": "string"},
+        **STEERING,
     },
     "required": ["messages"],
     "additionalProperties": True,
     "example": {
         "model": "gpt-5-mini",
         "user": "alex",
-        "messages": [{"role": "user", "content": "What is my budget for Hawaii?"}],
+        "messages": [{"role": "user", "content": "What's my budget for the trip?"}],
     },
 }
+_COMPLETION = {
+    "id": "chatcmpl-0198c6f1",
+    "object": "chat.completion",
+    "created": 1773568800,
+    "model": "gpt-5-mini",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "Your budget for the Hawaii trip is $10,000!"},
+        }
+    ],
+}
+
+
+def proxy_shapes() -> dict[str, Any]:
+    """The shapes that these routes point at."""
+    return {ERROR: _ERROR}
 
 
 def proxy_paths() -> dict[str, Any]:
@@ -57,6 +127,23 @@ def proxy_paths() -> dict[str, Any]:
     }
 
 
+def failing(*statuses: int) -> dict[str, Any]:
+    """The descriptions of errors."""
+    return {str(status): _failed(status) for status in statuses}
+
+
+def _failed(status: int) -> dict[str, Any]:
+    told, code, message = _FAILURES[status]
+    content = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}, "example": dict(as_openai(status, code, message))}
+    described = {"description": told, "content": {"application/json": content}}
+    return described | ({"headers": _WAIT} if status in (429, 503, 507) else {})
+
+
+def _of_the_upstream() -> dict[str, Any]:
+    content = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}
+    return {"description": "What the upstream answers.", "content": {"application/json": content}}
+
+
 def _chat() -> dict[str, Any]:
     return {
         "tags": ["proxy"],
@@ -66,21 +153,19 @@ def _chat() -> dict[str, Any]:
             "Answers as the upstream does, with what is remembered put before the question; what is said is kept. "
             "`/chat/completions` is the same for clients whose base URL lacks the version."
         ),
-        "parameters": [
-            {"name": name, "in": "header", "required": False, "description": told, "schema": schema}
-            for name, told, schema in _HEADERS
-        ],
+        "parameters": HEADERS,
         "requestBody": {"required": True, "content": {"application/json": {"schema": _REQUEST}}},
         "responses": {
             "200": {
                 "description": "A completion, or its chunks where a stream was asked for.",
-                "headers": {"X-Memory-Status": {"description": "What memory did.", "schema": {"type": "string"}}},
+                "headers": STATUS,
                 "content": {
-                    "application/json": {"schema": _OPEN},
-                    "text/event-stream": {"schema": _CHUNK},
+                    "application/json": {"schema": OPEN, "example": _COMPLETION},
+                    "text/event-stream": EVENTS,
                 },
             },
-            "default": _failed("What the upstream answers, or why it could not be asked."),
+            **failing(*ANY, 502),
+            "default": _of_the_upstream(),
         },
     }
 
@@ -90,17 +175,21 @@ def _passed_on(method: str) -> dict[str, Any]:
         "tags": ["proxy"],
         "operationId": f"pass_on_{method}",
         "summary": "Passed on",
-        "description": "Any other path of the endpoint, such as responses, embeddings or models, without memory.",
+        "description": "Any other path of the endpoint, such as embeddings or models, without memory.",
         "parameters": [
-            {"name": "path", "in": "path", "required": True, "schema": {"type": "string"}, "example": "models"}
+            {
+                "name": "path",
+                "in": "path",
+                "required": True,
+                "description": "The path below /v1.",
+                "schema": {"type": "string"},
+                "example": "models",
+            }
         ],
         **({} if method in ("get", "delete") else {"requestBody": {"content": {"*/*": {"schema": {}}}}}),
         "responses": {
-            "200": {"description": "What the upstream answers.", "content": {"*/*": {"schema": {}}}},
-            "default": _failed("What the upstream answers, or why it could not be asked."),
+            "200": {"description": "What the upstream answers.", "content": {"*/*": {"schema": {}, "example": {}}}},
+            **failing(*ANY, 502),
+            "default": _of_the_upstream(),
         },
     }
-
-
-def _failed(told: str) -> dict[str, Any]:
-    return {"description": told, "content": {"application/json": {"schema": _ERROR}}}

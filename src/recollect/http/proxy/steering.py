@@ -157,6 +157,9 @@ def _whole(fields: Mapping[str, Any], name: str) -> int | None:
     value = _given(fields, name)
     if value is None:
         return None
+    if isinstance(value, float) and value.is_integer():
+        # In JSON 17.0 is as whole as 17.
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
         raise InvalidField(name, f"is a whole number from 0 to {_MOST}")
     return value

@@ -135,7 +135,7 @@ def _items(fields: Mapping[str, Any], *, may_be_missing: bool) -> list[Json]:
 
 
 def _metadata(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    given = fields.get("metadata") or {}
+    given = {} if fields.get("metadata") is None else fields["metadata"]
     if not isinstance(given, dict):
         raise BadRequest("metadata must be an object", param="metadata", code="invalid_type")
     return given

@@ -12,7 +12,7 @@ from recollect.http.responses.asgi import Endpoint, Handler, Request
 from recollect.http.responses.parts import Parts
 
 _CONVERSATION = "/v1/conversations/{conversation_id}"
-_TABLE: tuple[tuple[str, str, Handler], ...] = (
+TABLE: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/responses", create.create),
     ("GET", "/v1/responses/{response_id}", reading.retrieve),
     ("DELETE", "/v1/responses/{response_id}", reading.delete),
@@ -31,7 +31,7 @@ _TABLE: tuple[tuple[str, str, Handler], ...] = (
 
 def responses_routes(parts_of: Callable[[Scope], Parts]) -> list[BaseRoute]:
     """The routes, for an application that can tell for a request what they are to work with."""
-    return [Route(path, Endpoint(parts_of, _allowed(handler)), methods=[method]) for method, path, handler in _TABLE]
+    return [Route(path, Endpoint(parts_of, _allowed(handler)), methods=[method]) for method, path, handler in TABLE]
 
 
 def _allowed(handler: Handler) -> Handler:

@@ -14,7 +14,7 @@ from recollect.http.doors.own.asking import Acting, Admin
 from recollect.http.doors.own.erasing import Erasures, Receipts
 from recollect.http.doors.own.jobs import JobPage, States, page_of_jobs
 from recollect.http.doors.own.routing import Serving, Set, router
-from recollect.http.doors.own.shapes import NO_CONTROL, Cursor, Given, Id, Label, Limit, Time
+from recollect.http.doors.own.shapes import NO_CONTROL, Cursor, Given, Id, Label, Limit, NextCursor, Time
 from recollect.http.doors.own.tending import Parts, Since, Stats, UsagePage, usage_of
 from recollect.model.asked import read_time
 from recollect.model.erase import read_erasure
@@ -27,17 +27,17 @@ class UserPage(BaseModel):
     """Users in order."""
 
     results: list[str] = Field(examples=[["alex", "dana"]])
-    cursor: str | None
+    cursor: NextCursor
 
 
 class SettingTold(BaseModel):
     """A setting as it is in force."""
 
-    name: str
-    value: str = Field(description="As text; of a secret only whether there is one.")
-    default: str
-    variable: str
-    description: str
+    name: str = Field(examples=["search_limit"])
+    value: str = Field(description="As text; of a secret only whether there is one.", examples=["10"])
+    default: str = Field(examples=["10"])
+    variable: str = Field(examples=["RECOLLECT_SEARCH_LIMIT"])
+    description: str = Field(examples=["How many memories a search gives at most."])
 
 
 class SettingsTold(BaseModel):

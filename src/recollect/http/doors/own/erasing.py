@@ -47,44 +47,46 @@ ToErase = Annotated[_One | _Session | _Project | _Everything, Field(discriminato
 class StoreTold(BaseModel):
     """What went from one store."""
 
-    store: str
-    counts: dict[str, int]
+    store: str = Field(examples=["ledger"])
+    counts: dict[str, int] = Field(examples=[{"memories": 3, "turns": 12}])
     reached: bool = Field(description="Whether the bytes are gone as well.")
-    note: str
+    note: str = Field(examples=[""])
     parts: dict[str, bool]
 
 
 class RemadeTold(BaseModel):
     """Something that went though some of what it rested on stays: it is made anew from that."""
 
-    kind: str
-    project_id: str | None
-    session_id: str | None
-    sources: list[str]
+    kind: str = Field(examples=["summary"])
+    project_id: str | None = Field(examples=[None])
+    session_id: str | None = Field(examples=["monday"])
+    sources: list[str] = Field(examples=[[]])
     turns: list[int] | None
 
 
 class BeyondTold(BaseModel):
     """Somewhere that no erasure reaches from here, and what to do about it."""
 
-    store: str
-    note: str
+    store: str = Field(examples=["upstream"])
+    note: str = Field(examples=["what was sent to a model is its operator's to erase"])
 
 
 class ReceiptTold(BaseModel):
     """What an erasure came to in each store; it holds ids and counts, none of what was erased."""
 
-    id: str
-    at: str
+    id: str = Field(examples=["0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b15"])
+    at: str = Field(examples=["2026-03-15T10:00:00+00:00"])
     target: Target
-    target_id: str | None
-    user_id: str
-    project_id: str | None
-    session_id: str | None
+    target_id: str | None = Field(examples=[None])
+    user_id: str = Field(examples=["alex"])
+    project_id: str | None = Field(examples=[None])
+    session_id: str | None = Field(examples=["monday"])
     reached: bool
     stores: list[StoreTold]
     remade: list[RemadeTold]
-    stays: list[str] = Field(description="What it was learned from, which stays; erase it, too, if it has to go.")
+    stays: list[str] = Field(
+        description="What it was learned from, which stays; erase it, too, if it has to go.", examples=[[]]
+    )
     out_of_reach: list[BeyondTold]
 
 

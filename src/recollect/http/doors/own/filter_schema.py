@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from recollect.model.query import FIELDS, MAX_VALUES, OPERATORS, ORDERING, Kind, Op
 
 NAME = "Filter"
-# Stands where the schema is to be pointed at: it points at itself, which cannot be written in place.
+# Stands where a schema is to be pointed at, with its name: it points at itself, which cannot be written in place.
 MARK = "x-recollect-filter"
 _NOTHING_HIDDEN = r"^[^\x00]*$"
 _TEXT = {"type": "string", "pattern": _NOTHING_HIDDEN}
@@ -34,7 +34,8 @@ _VALUES: Mapping[Kind, Mapping[str, Any]] = {
 _ITSELF = {"$ref": f"#/components/schemas/{NAME}"}
 
 
-def _countable(filters: dict[str, Any]) -> dict[str, Any]:
+def countable(filters: dict[str, Any]) -> dict[str, Any]:
+    """The filter itself, if every store can count as far as its numbers."""
     waiting: list[Any] = [filters]
     while waiting:
         match waiting.pop():
@@ -50,8 +51,8 @@ def _countable(filters: dict[str, Any]) -> dict[str, Any]:
 Filters = Annotated[
     dict[str, Any],
     Field(strict=True),
-    AfterValidator(_countable),
-    WithJsonSchema({"type": "object", MARK: True}),
+    AfterValidator(countable),
+    WithJsonSchema({"type": "object", MARK: NAME}),
 ]
 
 

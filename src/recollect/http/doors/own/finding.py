@@ -11,7 +11,19 @@ from recollect.http.doors.own.answers import answered, failing
 from recollect.http.doors.own.asking import Place
 from recollect.http.doors.own.filter_schema import Filters
 from recollect.http.doors.own.routing import Serving, Set, router
-from recollect.http.doors.own.shapes import MEMORY, Embedding, Even, Given, Hit, Plain, Share, Text, Time, unsaid
+from recollect.http.doors.own.shapes import (
+    MEMORY,
+    Embedding,
+    Even,
+    Given,
+    Hit,
+    Plain,
+    Share,
+    Text,
+    Time,
+    example,
+    unsaid,
+)
 from recollect.http.doors.own.talking import Messages, plain
 from recollect.language.when import spoken_of
 from recollect.model.asked import read_messages, read_time
@@ -107,6 +119,25 @@ class Context(BaseModel):
 
 class Told(BaseModel):
     """What a recall came to: its outcome and why, the hits, the block, and the messages with it in its place."""
+
+    model_config = example(
+        outcome="used",
+        reason="",
+        query="What is my budget for Hawaii?",
+        results=[{**MEMORY, "score": 0.83, "scores": {"relevance": 0.83}, "why": ""}],
+        context={
+            "text": "- The budget for the Hawaii trip is $10,000",
+            "tokens": 14,
+            "used": [MEMORY["id"]],
+            "cut": {},
+            "dropped": {},
+            "flagged": {},
+        },
+        messages=[{"role": "user", "content": "What is my budget for Hawaii?"}],
+        steps_us={"embed": 210.0},
+        notes=[],
+        candidates=[],
+    )
 
     outcome: RecallOutcome
     reason: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,12 +12,15 @@ from recollect.errors import Conflict
 from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
 from recollect.http.doors.own.asking import User
 from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import Cursor, Limit, Plain
+from recollect.http.doors.own.shapes import Cursor, Limit, NextCursor, Plain
 from recollect.model.job import JobKind, JobState
 from recollect.service import Service
 
 jobs = router("jobs")
 States = Annotated[list[JobState] | None, Query(description="Any of these; by default, all.")]
+
+
+JobId = Annotated[str, Path(description="The id of a job.", examples=["0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b13"])]
 
 
 class JobTold(BaseModel):
@@ -70,7 +73,7 @@ class JobPage(BaseModel):
     """Some jobs, newest first."""
 
     results: list[JobTold]
-    cursor: str | None
+    cursor: NextCursor
 
 
 async def page_of_jobs(
@@ -92,13 +95,13 @@ async def list_jobs(
 
 
 @jobs.get("/jobs/{job_id}", response_model=JobTold, responses=failing(404))
-async def get_job(job_id: str, user: User, service: Serving) -> JSONResponse:
+async def get_job(job_id: JobId, user: User, service: Serving) -> JSONResponse:
     """One job and how it stands."""
     return answered((await service.care.job(user, job_id)).to_dict())
 
 
 @jobs.post("/jobs/{job_id}/replay", response_model=JobTold, responses={**WRITING, **failing(404, 409)})
-async def replay_job(job_id: str, user: User, service: Serving) -> JSONResponse:
+async def replay_job(job_id: JobId, user: User, service: Serving) -> JSONResponse:
     """Have a dead or cancelled job done after all."""
     job = await service.care.job(user, job_id)
     replayed = await service.care.replay(user, [job_id])
@@ -108,7 +111,7 @@ async def replay_job(job_id: str, user: User, service: Serving) -> JSONResponse:
 
 
 @jobs.post("/jobs/{job_id}/cancel", response_model=JobTold, responses={**WRITING, **failing(404, 409)})
-async def cancel_job(job_id: str, user: User, service: Serving) -> JSONResponse:
+async def cancel_job(job_id: JobId, user: User, service: Serving) -> JSONResponse:
     """Keep a waiting or running job from having any effect."""
     job = await service.care.job(user, job_id)
     cancelled = await service.care.cancel(user, [job_id])

@@ -123,7 +123,7 @@ async def list_memories(
     tag: Annotated[list[Label] | None, Query(description="All of these.")] = None,
     status: Annotated[list[Status] | None, Query(description="Any of these; by default, active.")] = None,
     turns: Annotated[bool, Query(description="Whether what was said is listed, too.")] = False,
-    order: Annotated[Literal["newest", "oldest"], Query()] = "newest",
+    order: Annotated[Literal["newest", "oldest"], Query(description="Which come first.")] = "newest",
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> JSONResponse:

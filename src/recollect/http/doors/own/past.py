@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
 from recollect.http.doors.own.asking import Acting, OfMemory, Place, User
 from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import ChangedList, Cursor, Even, Given, Limit, Plain
+from recollect.http.doors.own.shapes import ChangedList, Cursor, Even, Given, Limit, NextCursor, Plain
 from recollect.model.scope import Scope
 
 past = router("history and undo")
@@ -51,7 +51,7 @@ class EntryPage(BaseModel):
     """Some lines of history, newest first."""
 
     results: list[EntryTold]
-    cursor: str | None
+    cursor: NextCursor
 
 
 class Undo(Given):

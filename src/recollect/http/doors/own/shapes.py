@@ -44,6 +44,9 @@ Cursor = Annotated[
         description="The cursor of the page before; without one, the first page.",
     ),
 ]
+NextCursor = Annotated[
+    str | None, Field(description="Goes on from here; none on the last page.", examples=["WzE3NTgsICJhIl0"])
+]
 MEMORY: dict[str, Any] = {
     "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11",
     "memory": "The budget for the Hawaii trip is $10,000",
@@ -151,7 +154,7 @@ class MemoryPage(BaseModel):
     """Some memories in order."""
 
     results: list[Memory]
-    cursor: str | None = Field(description="Goes on from here; none on the last page.", examples=["WzE3NTgsICJhIl0"])
+    cursor: NextCursor
 
 
 class ChangedList(BaseModel):

@@ -14,7 +14,7 @@ from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_o
 from recollect.http.doors.own.asking import Acting, Place, User
 from recollect.http.doors.own.jobs import JobTold
 from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import ChangedList, Cursor, Given, Id, Limit, Plain, Text
+from recollect.http.doors.own.shapes import ChangedList, Cursor, Given, Id, Limit, NextCursor, Plain, Text, example
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, to_micros
 from recollect.model.turn import Conversation
@@ -84,18 +84,32 @@ class Kept(BaseModel):
 
     turns: list[TurnTold]
     job: JobTold | None
-    redacted: list[str] = Field(description="The kinds of secrets that were kept out.")
+    redacted: list[str] = Field(description="The kinds of secrets that were kept out.", examples=[[]])
 
 
 class TurnPage(BaseModel):
     """Some turns in order."""
 
     results: list[TurnTold]
-    cursor: str | None
+    cursor: NextCursor
 
 
 class Session(BaseModel):
     """The state of a session."""
+
+    model_config = example(
+        user_id="alex",
+        project_id="hawaii",
+        session_id="monday",
+        turn_count=12,
+        learned_to=12,
+        started_at="2026-06-01T09:30:00+00:00",
+        last_turn_at="2026-06-01T09:42:00+00:00",
+        closed_at=None,
+        summary="",
+        invocations=[],
+        metadata={},
+    )
 
     user_id: str
     project_id: str | None
@@ -114,7 +128,7 @@ class SessionPage(BaseModel):
     """Some sessions, the latest first."""
 
     results: list[Session]
-    cursor: str | None
+    cursor: NextCursor
 
 
 class RunStep(Given):

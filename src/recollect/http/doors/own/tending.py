@@ -28,20 +28,20 @@ Since = Annotated[Time | None, Query(description="From the beginning of this day
 class UsageTold(BaseModel):
     """A sum; what it was not parted by is null."""
 
-    user_id: str | None
+    user_id: str | None = Field(examples=[None])
     day: str | None = Field(examples=["2026-03-15"])
-    model: str | None
-    step: str | None
-    calls: int
-    tokens_in: int
-    tokens_out: int
+    model: str | None = Field(examples=["gpt-5-mini"])
+    step: str | None = Field(examples=["extract"])
+    calls: int = Field(examples=[14])
+    tokens_in: int = Field(examples=[21_000])
+    tokens_out: int = Field(examples=[1_900])
 
 
 class Today(BaseModel):
     """Since midnight, UTC."""
 
-    tokens: int
-    calls: int
+    tokens: int = Field(examples=[22_900])
+    calls: int = Field(examples=[14])
 
 
 class UsagePage(BaseModel):
@@ -75,23 +75,23 @@ class ToDo(Given):
 class StepTold(BaseModel):
     """One memory that was brought in, changed or forgotten, and why."""
 
-    verb: str
-    id: str
-    memory: str
-    why: str
-    sources: list[str]
+    verb: str = Field(examples=["update"])
+    id: str = Field(examples=["0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"])
+    memory: str = Field(examples=["The budget for the Hawaii trip is $10,000"])
+    why: str = Field(examples=["says the same as another"])
+    sources: list[str] = Field(examples=[["0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b12"]])
 
 
 class ReportTold(BaseModel):
     """What one chore did, or would do."""
 
     chore: Chore
-    user_id: str
+    user_id: str = Field(examples=["alex"])
     dry_run: bool
-    batch: str | None
+    batch: str | None = Field(examples=[None])
     steps: list[StepTold]
-    left: list[str]
-    stale: list[str]
+    left: list[str] = Field(examples=[[]])
+    stale: list[str] = Field(examples=[[]])
     looked_at: int
     more: bool
     calls: int
@@ -111,8 +111,8 @@ class VersionTold(BaseModel):
     version: str = Field(examples=["0.1.0"])
     api: Literal["v1"]
     python: str = Field(examples=["3.11.7"])
-    embedding_model: str
-    dimensions: int
+    embedding_model: str = Field(examples=["recollect-static-1"])
+    dimensions: int = Field(examples=[256])
 
 
 async def usage_of(

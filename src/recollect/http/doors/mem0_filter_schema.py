@@ -1,0 +1,121 @@
+"""mem0's filter language as JSON schemas, so that OpenAPI says all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from recollect.http.doors.given import FIRST_S, LAST_S, NAME, NO_CONTROL, NO_NUL
+from recollect.http.doors.own.filter_schema import MARK, countable
+from recollect.model.query import MAX_VALUES
+
+FILTER, METADATA = "Mem0Filter", "Mem0MetadataFilter"
+# So long that what stands for an entity of theirs, such as "agent:cook", is no longer than a user may be called.
+MOST_NAME_CHARS = 290
+_MOST = 2**62
+_INSIDE = "[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}"
+_NAME = {"type": "string", "maxLength": MOST_NAME_CHARS, "pattern": NAME}
+_ENTITY = {"type": "string", "maxLength": MOST_NAME_CHARS, "pattern": NO_CONTROL}
+_TEXT = {"type": "string", "pattern": NO_NUL}
+_NUMBER = {"type": "number", "minimum": -_MOST, "maximum": _MOST}
+_TIME = {
+    "anyOf": [
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "date"},
+        {"type": "number", "minimum": FIRST_S, "maximum": LAST_S, "description": "Seconds since 1970."},
+    ]
+}
+_JSON = {"anyOf": [_TEXT, _NUMBER, {"type": "boolean"}]}
+_NULL = {"type": "null"}
+_ANY = {"const": "*", "description": "Any value."}
+_ITSELF = {"$ref": f"#/components/schemas/{FILTER}"}
+_ORDERING = ("gt", "gte", "lt", "lte")
+
+Filters = Annotated[
+    dict[str, Any],
+    Field(strict=True),
+    AfterValidator(countable),
+    WithJsonSchema({"type": "object", MARK: FILTER}),
+]
+MetadataFilter = Annotated[
+    dict[str, Any],
+    Field(strict=True),
+    AfterValidator(countable),
+    WithJsonSchema({"type": "object", MARK: METADATA}),
+]
+
+
+def filter_schemas() -> dict[str, Any]:
+    """The schemas by their names."""
+    compared = _compared(_JSON, ordered={"anyOf": [_TEXT, _NUMBER]}, null=True)
+    metadata = {
+        "type": "object",
+        "description": "Every name of the metadata must hold.",
+        "propertyNames": {"pattern": f"^{_INSIDE}$"},
+        "additionalProperties": compared,
+        "examples": [{"kitchen": "vegan"}],
+    }
+    return {FILTER: _filter(compared), METADATA: metadata}
+
+
+def _filter(compared: Mapping[str, Any]) -> dict[str, Any]:
+    several = {"type": "array", "items": _ITSELF}
+    text, category, time = _compared(_TEXT, null=True), _several(_TEXT), _compared(_TIME, ordered=_TIME, words=None)
+    return {
+        "type": "object",
+        "description": (
+            "Every name must hold. A value stands for eq, a list for in. A name that is no field of a memory is "
+            "one in its metadata. Somewhere it names whose memories are meant, unless the request does, or the key "
+            "is a user's own."
+        ),
+        "properties": {
+            "AND": several,
+            "OR": several,
+            "NOT": {"anyOf": [_ITSELF, several]},
+            "user_id": _several(_NAME, ("eq", "ne", "in", "nin")),
+            "agent_id": _compared(_ENTITY, ordered=_ENTITY, words=_ENTITY, null=True),
+            "app_id": _compared(_ENTITY, ordered=_ENTITY, words=_ENTITY, null=True),
+            "run_id": _compared(_ENTITY, words=_ENTITY),
+            **dict.fromkeys(("created_at", "updated_at", "timestamp"), time),
+            **dict.fromkeys(("categories", "category"), category),
+            **dict.fromkeys(("keywords", "memory", "memory_ids", "id"), text),
+            "metadata": {"$ref": f"#/components/schemas/{METADATA}"},
+        },
+        "propertyNames": {"pattern": rf"^(?:metadata\.)?{_INSIDE}$"},
+        "additionalProperties": compared,
+        "examples": [{"AND": [{"user_id": "alex"}, {"created_at": {"gte": "2026-01-01"}}]}],
+    }
+
+
+def _several(value: Mapping[str, Any], operators: Iterable[str] = ()) -> dict[str, Any]:
+    """A comparison that takes one value or several, whichever the operator."""
+    operators = operators or ("eq", "ne", "in", "nin", "contains", "icontains", *_ORDERING)
+    one = {"anyOf": [value, _values(value)]}
+    return {"anyOf": [*one["anyOf"], _operators(dict.fromkeys(operators, one))]}
+
+
+def _compared(
+    value: Mapping[str, Any],
+    *,
+    ordered: Mapping[str, Any] | None = None,
+    words: Mapping[str, Any] | None = _TEXT,
+    null: bool = False,
+) -> dict[str, Any]:
+    same = {"anyOf": [value, _NULL]} if null else value
+    values = _values(value)
+    operands: dict[str, Any] = {"eq": same, "ne": same, "in": values, "nin": values}
+    if words is not None:
+        operands |= {"in": {"anyOf": [values, _ANY]}, "contains": value, "icontains": words}
+    if ordered is not None:
+        operands |= dict.fromkeys(_ORDERING, ordered)
+    return {"anyOf": [value, *([_NULL] if null else ()), values, _operators(operands)]}
+
+
+def _values(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": value, "maxItems": MAX_VALUES}
+
+
+def _operators(operands: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(operands), "additionalProperties": False, "minProperties": 1}

@@ -24,6 +24,8 @@ from recollect.model.memory import Category
 from recollect.write.extraction.prompt import style_of
 
 HERE = Path(__file__).parent
+# To make one takes longer than to ask it, and most shapes come again.
+VALIDATORS: dict[str, Any] = {}
 SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -55,7 +57,10 @@ def answers(operation: dict[str, Any], *statuses: str) -> Iterator[tuple[str, di
 
 def check(schema: dict[str, Any], shape: dict[str, Any], value: Any) -> None:
     """Hold a value against a shape."""
-    jsonschema_rs.validate({**shape, "components": schema["components"]}, value)
+    known = json.dumps(shape)
+    if known not in VALIDATORS:
+        VALIDATORS[known] = jsonschema_rs.validator_for({**shape, "components": schema["components"]})
+    VALIDATORS[known].validate(value)
 
 
 def test_every_route_is_described(described: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test clients api drill local-llm check bench bench-services docs clean
+.PHONY: help serve test clients api browser drill local-llm check bench bench-services docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ clients: $(VENV)/.dev build/clients/.installed ## Install real clients and talk 
 
 api: $(VENV)/.dev ## Hold the API against all of its description (about 10 minutes)
 	$(BIN)/pytest -m api -s --timeout 3600
+
+browser: $(VENV)/.dev ## Try the pages in a real browser (needs Debian's chromium)
+	$(BIN)/pytest -m browser
 
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600

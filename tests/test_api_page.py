@@ -78,6 +78,7 @@ async def _key(home: Path) -> str:
         await service.close()
 
 
+@pytest.mark.browser
 async def test_a_browser_shows_a_key_and_asks(tmp_path: Path) -> None:
     """With authentication the page itself is open to all, and what it asks carries the key that was typed in."""
     with served(tmp_path / "home", auth="keys") as server:

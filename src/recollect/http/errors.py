@@ -106,8 +106,9 @@ def shaped(code: str, message: str, retryable: bool) -> dict[str, Any]:
 def _methods(request: Request) -> list[str]:
     """Every method that there is at the address; the framework tells those of the first route only."""
     found: set[str] = set()
-    for route in request.app.routes:
-        match, _ = route.matches(request.scope)
-        if match is not Match.NONE:
+    there = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    for route in there:
+        # What the address stands for by itself, not what it would be for the name of.
+        if getattr(route, "path", None) == getattr(there[0], "path", None):
             found |= getattr(route, "methods", None) or set()
     return sorted(found)

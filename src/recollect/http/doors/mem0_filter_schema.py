@@ -8,16 +8,17 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from recollect.http.doors.given import FIRST_S, LAST_S, NAME, NO_CONTROL, NO_NUL
+from recollect.http.doors.mem0_names import KINDS, owner
 from recollect.http.doors.own.filter_schema import MARK, countable
 from recollect.model.query import MAX_VALUES
+from recollect.model.text import MAX_ID_CHARS
 
 FILTER, METADATA = "Mem0Filter", "Mem0MetadataFilter"
-# So long that what stands for an entity of theirs, such as "agent:cook", is no longer than a user may be called.
-MOST_NAME_CHARS = 290
+# What stands for an entity of theirs, such as "agent:cook", is no longer than a user may be called.
+MOST_CHARS = {f"{kind}_id": MAX_ID_CHARS - len(owner(kind, "")) for kind in KINDS}
 _MOST = 2**62
 _INSIDE = "[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}"
-_NAME = {"type": "string", "maxLength": MOST_NAME_CHARS, "pattern": NAME}
-_ENTITY = {"type": "string", "maxLength": MOST_NAME_CHARS, "pattern": NO_CONTROL}
+_NAME = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": NAME}
 _TEXT = {"type": "string", "pattern": NO_NUL}
 _NUMBER = {"type": "number", "minimum": -_MOST, "maximum": _MOST}
 _TIME = {
@@ -62,6 +63,10 @@ def filter_schemas() -> dict[str, Any]:
 
 def _filter(compared: Mapping[str, Any]) -> dict[str, Any]:
     several = {"type": "array", "items": _ITSELF}
+    agent, app, run = (
+        {"type": "string", "maxLength": MOST_CHARS[name], "pattern": NO_CONTROL}
+        for name in ("agent_id", "app_id", "run_id")
+    )
     text, category, time = _compared(_TEXT, null=True), _several(_TEXT), _compared(_TIME, ordered=_TIME, words=None)
     return {
         "type": "object",
@@ -75,9 +80,9 @@ def _filter(compared: Mapping[str, Any]) -> dict[str, Any]:
             "OR": several,
             "NOT": {"anyOf": [_ITSELF, several]},
             "user_id": _several(_NAME, ("eq", "ne", "in", "nin")),
-            "agent_id": _compared(_ENTITY, ordered=_ENTITY, words=_ENTITY, null=True),
-            "app_id": _compared(_ENTITY, ordered=_ENTITY, words=_ENTITY, null=True),
-            "run_id": _compared(_ENTITY, words=_ENTITY),
+            "agent_id": _compared(agent, ordered=agent, words=agent, null=True),
+            "app_id": _compared(app, ordered=app, words=app, null=True),
+            "run_id": _compared(run, words=run),
             **dict.fromkeys(("created_at", "updated_at", "timestamp"), time),
             **dict.fromkeys(("categories", "category"), category),
             **dict.fromkeys(("keywords", "memory", "memory_ids", "id"), text),

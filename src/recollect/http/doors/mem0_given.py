@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
 from recollect.http.doors.given import Count, Name, Seconds, Share, Text, Time, Words, one_of
-from recollect.http.doors.mem0_filter_schema import MOST_NAME_CHARS, Filters, MetadataFilter
+from recollect.http.doors.mem0_filter_schema import MOST_CHARS, Filters, MetadataFilter
 from recollect.http.doors.mem0_names import FIELDS, Names, read_names
 from recollect.http.doors.mem0_shapes import MEMORY_ID
 from recollect.model.query import MAX_VALUES
@@ -22,7 +22,6 @@ _CHANGES: list[JsonValue] = [
     {"required": ["timestamp"], "properties": {"timestamp": {"type": ["string", "number"]}}},
     {"required": ["expiration_date"]},
 ]
-Entity = Annotated[Name, Field(max_length=MOST_NAME_CHARS)]
 When = Annotated[Seconds | Time, Field(description="When it was said: ISO 8601, or seconds since 1970.")]
 Day = Annotated[
     str,
@@ -52,9 +51,9 @@ class Naming(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     user_id: Name | None = Field(default=None, examples=["alex"])
-    agent_id: Entity | None = None
-    app_id: Entity | None = None
-    run_id: Entity | None = None
+    agent_id: Annotated[Name, Field(max_length=MOST_CHARS["agent_id"])] | None = None
+    app_id: Annotated[Name, Field(max_length=MOST_CHARS["app_id"])] | None = None
+    run_id: Annotated[Name, Field(max_length=MOST_CHARS["run_id"])] | None = None
 
     def names(self, *others: Mapping[str, Any] | None) -> Names:
         """The names, here or else in the others."""

@@ -154,7 +154,7 @@ def _read_filters(text: str | None) -> dict[str, Any]:
             filters = read(text[:_MOST_FILTER_CHARS])
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        if isinstance(filters, dict) and filters:
+        if isinstance(filters, dict):
             return filters
     raise InvalidInput('filters is an object in JSON, such as {"user_id": "alex"}')
 

@@ -13,6 +13,7 @@ from recollect.model.text import MAX_ID_CHARS
 ERROR = "OpenAIError"
 OPEN = {"type": "object", "additionalProperties": True}
 _NAME = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": NAME_OR_NONE}
+_FLAG = {"type": "boolean"}
 _SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 _LIMIT = {"type": "integer", "minimum": 0, "maximum": 1000}
 _ERROR = {
@@ -48,30 +49,37 @@ ANY = (400, 401, 403, 413, 421, 429, 500, 503)
 HEADERS: list[dict[str, Any]] = [
     {"name": name, "in": "header", "required": False, "description": told, "schema": schema}
     for name, told, schema in (
-        ("X-Memory", "off, read or write; both by default", {"type": "string", "enum": ["off", "read", "write"]}),
+        ("X-Memory", "off, read or write; both by default", {"type": "string", "enum": ["off", "read", "write", ""]}),
         ("X-Memory-User", "whose memories; also as `user` in the body", _NAME),
         ("X-Memory-Project", "one of the user's projects", _NAME),
         ("X-Memory-Session", "the conversation this belongs to", _NAME),
     )
 ]
+
+
+def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What may be left out may be null as well."""
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+_TYPES = {"type": "array", "items": {"type": "string", "enum": list(MemoryType)}}
+_CONFIG = {
+    "enabled": _or_null(_FLAG),
+    "auto_store": _or_null(_FLAG),
+    "memory_types": _or_null(_TYPES),
+    "retrieval_limit": _or_null(_LIMIT),
+    "similarity_threshold": _or_null(_SHARE),
+}
+_CONTEXT = {"user_id": _or_null(_NAME), "project_id": _or_null(_NAME)}
 # What memory adds to the fields of a request; none of it is sent on.
 STEERING: Mapping[str, Any] = {
-    "memory_id": {**_NAME, "description": "Names the memories that conversations share."},
-    "memory_top_k": _LIMIT,
-    "memory_score_threshold": _SHARE,
-    "memory_recency_weight": _SHARE,
-    "memory_hits": {"type": "boolean", "description": "Whether the answer tells which memories were used."},
-    "memory_config": {
-        "type": "object",
-        "properties": {
-            "enabled": {"type": "boolean"},
-            "auto_store": {"type": "boolean"},
-            "memory_types": {"type": "array", "items": {"type": "string", "enum": list(MemoryType)}},
-            "retrieval_limit": _LIMIT,
-            "similarity_threshold": _SHARE,
-        },
-    },
-    "memory_context": {"type": "object", "properties": {"user_id": _NAME, "project_id": _NAME}},
+    "memory_id": {**_or_null(_NAME), "description": "Names the memories that conversations share."},
+    "memory_top_k": _or_null(_LIMIT),
+    "memory_score_threshold": _or_null(_SHARE),
+    "memory_recency_weight": _or_null(_SHARE),
+    "memory_hits": {**_or_null(_FLAG), "description": "Whether the answer tells which memories were used."},
+    "memory_config": _or_null({"type": "object", "properties": _CONFIG}),
+    "memory_context": _or_null({"type": "object", "properties": _CONTEXT}),
 }
 STATUS = {"X-Memory-Status": {"description": "What memory did.", "schema": {"type": "string"}}}
 EVENTS = {
@@ -84,8 +92,8 @@ _REQUEST = {
     "properties": {
         "model": {"type": "string"},
         "messages": {"type": "array", "items": OPEN, "minItems": 1},
-        "stream": {"type": "boolean"},
-        "user": {"type": "string"},
+        "stream": {"type": ["boolean", "null"]},
+        "user": {"description": "Whose memories, where it is a text and no header names them."},
         **STEERING,
     },
     "required": ["messages"],

@@ -48,11 +48,11 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Name = Annotated[str, Field(max_length=MAX_ID_CHARS, pattern=NAME_OR_NONE), _told_by(checked_id)]
-Named = Annotated[str, Field(max_length=MAX_ID_CHARS, pattern=NAME), _told_by(checked_id)]
+CHECKED_NAME = _told_by(checked_id)
+Name = Annotated[str, Field(max_length=MAX_ID_CHARS, pattern=NAME_OR_NONE), CHECKED_NAME]
+Named = Annotated[str, Field(max_length=MAX_ID_CHARS, pattern=NAME), CHECKED_NAME]
 Text = Annotated[str, Field(max_length=MAX_TEXT_BYTES, pattern=TEXT), _told_by(checked_text)]
 Words = Annotated[str, Field(max_length=MAX_TEXT_BYTES, pattern=NO_NUL)]
-Label = Annotated[str, Field(max_length=MAX_ID_CHARS, pattern=NAME_OR_NONE), _told_by(checked_id)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_whole)]
 AsTime = Field(max_length=64, json_schema_extra={"format": "date-time"})

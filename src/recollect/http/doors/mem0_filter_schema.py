@@ -79,7 +79,7 @@ def _filter(compared: Mapping[str, Any]) -> dict[str, Any]:
             "AND": several,
             "OR": several,
             "NOT": {"anyOf": [_ITSELF, several]},
-            "user_id": _several(_NAME, ("eq", "ne", "in", "nin")),
+            "user_id": _several({**_NAME, "type": ["string", "null"]}, ("eq", "ne", "in", "nin")),
             "agent_id": _compared(agent, ordered=agent, words=agent, null=True),
             "app_id": _compared(app, ordered=app, words=app, null=True),
             "run_id": _compared(run, words=run),

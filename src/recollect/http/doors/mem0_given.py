@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
-from recollect.http.doors.given import Count, Name, Seconds, Share, Text, Time, Words, one_of
+from recollect.http.doors.given import (
+    CHECKED_NAME,
+    NAME_OR_NONE,
+    Count,
+    Name,
+    Seconds,
+    Share,
+    Text,
+    Time,
+    Words,
+    one_of,
+)
 from recollect.http.doors.mem0_filter_schema import MOST_CHARS, Filters, MetadataFilter
 from recollect.http.doors.mem0_names import FIELDS, Names, read_names
 from recollect.http.doors.mem0_shapes import MEMORY_ID
@@ -22,6 +33,9 @@ _CHANGES: list[JsonValue] = [
     {"required": ["timestamp"], "properties": {"timestamp": {"type": ["string", "number"]}}},
     {"required": ["expiration_date"]},
 ]
+AgentId = Annotated[str, Field(max_length=MOST_CHARS["agent_id"], pattern=NAME_OR_NONE), CHECKED_NAME]
+AppId = Annotated[str, Field(max_length=MOST_CHARS["app_id"], pattern=NAME_OR_NONE), CHECKED_NAME]
+RunId = Annotated[str, Field(max_length=MOST_CHARS["run_id"], pattern=NAME_OR_NONE), CHECKED_NAME]
 When = Annotated[Seconds | Time, Field(description="When it was said: ISO 8601, or seconds since 1970.")]
 Day = Annotated[
     str,
@@ -51,9 +65,9 @@ class Naming(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     user_id: Name | None = Field(default=None, examples=["alex"])
-    agent_id: Annotated[Name, Field(max_length=MOST_CHARS["agent_id"])] | None = None
-    app_id: Annotated[Name, Field(max_length=MOST_CHARS["app_id"])] | None = None
-    run_id: Annotated[Name, Field(max_length=MOST_CHARS["run_id"])] | None = None
+    agent_id: AgentId | None = None
+    app_id: AppId | None = None
+    run_id: RunId | None = None
 
     def names(self, *others: Mapping[str, Any] | None) -> Names:
         """The names, here or else in the others."""

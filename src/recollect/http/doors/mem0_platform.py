@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
 
-from recollect.errors import InvalidInput, NotAllowed
+from recollect.errors import InvalidInput, NotAllowed, NotFound
 from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors import mem0_work as work
 from recollect.http.doors.asking import Asking, Serving, Set
 from recollect.http.doors.door import Door, check_known
 from recollect.http.doors.finding import NO_TURNS
-from recollect.http.doors.mem0_filter_schema import FILTER
+from recollect.http.doors.mem0_filter_schema import FILTER, MOST_CHARS
 from recollect.http.doors.mem0_names import FIELDS, entity, read_names
 from recollect.http.doors.mem0_parameters import AgentName, AppName, EntityName, MemoryId, RunName, UserName
 from recollect.http.doors.own.filter_schema import MARK
@@ -217,5 +217,7 @@ async def entities(caller: Asking, service: Serving) -> shapes.Mem0Entities:
 @router.delete("/v2/entities/{kind}/{name}/")
 async def delete_entity(caller: Asking, service: Serving, kind: Kind, name: EntityName) -> shapes.Mem0Told:
     """Forget all memories of a user, agent, app or run."""
+    if len(name) > MOST_CHARS[f"{kind}_id"]:
+        raise NotFound(f"no {kind} is called so: the name is too long for one")
     await work.delete_all(service, caller, read_names({f"{kind}_id": name}), {})
     return shapes.Mem0Told(message="Entity deleted successfully.")

@@ -15,6 +15,7 @@ from recollect.http.auth.caller import LOCAL, Caller
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING, Filter, Op, Where
 from recollect.model.scope import Scope
+from recollect.model.text import checked_id
 
 # Ours: they steer memory and are never sent on. `user` and `metadata` are the upstream's, and stay.
 FIELDS = frozenset({
@@ -150,6 +151,11 @@ def _text(fields: Mapping[str, Any], name: str) -> str | None:
     value = _given(fields, name)
     if value is not None and not isinstance(value, str):
         raise InvalidField(name, "is a text")
+    if value:
+        # Also where something else counts: whoever names nonsense is told so.
+        checked_id(value, name=name)
+        if not value.strip():
+            raise InvalidField(name, "is blank; leave it out, or name something")
     return value or None
 
 

@@ -18,6 +18,7 @@ LAYERS = [
     ["testing"],
     ["cli"],
     ["evaluation"],
+    ["integrations"],
     ["http", "sync"],
     ["api"],
     ["api_care"],

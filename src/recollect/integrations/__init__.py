@@ -1,0 +1,1 @@
+"""Memory for other frameworks: one file each, an extra each, imported only by who uses it."""

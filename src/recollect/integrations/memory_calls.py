@@ -1,0 +1,97 @@
+"""What a model may do with its user's memories: recall, store, correct and forget, told in words.
+
+Whatever goes wrong is told as well: the model reads it like any result of a tool, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from recollect.api import AsyncMemory
+from recollect.errors import RecollectError
+from recollect.integrations.asking import AnyMemory, ask
+from recollect.model.memory import Trust
+from recollect.model.result import Hit
+from recollect.read.visible import one_line
+
+# Not instructions: what a model was made to store must not command the next one.
+Kind: TypeAlias = Literal["fact", "preference", "identity", "constraint", "event"]
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCalls:
+    """The memories of one user, as a model gets at them; `by` stands in history."""
+
+    memory: AnyMemory
+    user_id: str
+    project_id: str | None = None
+    session_id: str | None = None
+    by: str = "agent"
+
+    async def recall(self, query: str, limit: int = 5) -> str:
+        """The memories that fit, as JSON with the ids to correct or forget them by."""
+        most = min(max(limit, 1), MOST)
+
+        async def search(memory: AsyncMemory) -> str:
+            found = await memory.search(
+                query, user_id=self.user_id, project_id=self.project_id, session_id=self.session_id, limit=most
+            )
+            return json.dumps([_shown(hit) for hit in found], ensure_ascii=False) if found else "Nothing is known."
+
+        return await self._told(search)
+
+    async def store(self, content: str, kind: Kind = "fact") -> str:
+        """Keep something; what is known already is not kept twice."""
+
+        async def add(memory: AsyncMemory) -> str:
+            kept = await memory.add(
+                content,
+                user_id=self.user_id,
+                project_id=self.project_id,
+                session_id=self.session_id,
+                category=kind,
+                source="tool",
+                trust=Trust.LOW,
+                by=self.by,
+            )
+            secrets = f", without its secrets ({', '.join(kept.redacted)})" if kept.redacted else ""
+            return f"Stored as {kept.id}{secrets}." if kept.changed else f"Known already, as {kept.id}."
+
+        return await self._told(add)
+
+    async def correct(self, memory_id: str, content: str) -> str:
+        """Say something else in a memory; history keeps what it said."""
+
+        async def update(memory: AsyncMemory) -> str:
+            # The words are a model's now.
+            await memory.update(
+                memory_id, content, user_id=self.user_id, trust=Trust.LOW, by=self.by, why="corrected by the agent"
+            )
+            return f"Corrected {memory_id}."
+
+        return await self._told(update)
+
+    async def forget(self, memory_id: str) -> str:
+        """Forget a memory; undo brings it back."""
+
+        async def delete(memory: AsyncMemory) -> str:
+            await memory.delete(memory_id, user_id=self.user_id, by=self.by, why="forgotten by the agent")
+            return f"Forgot {memory_id}."
+
+        return await self._told(delete)
+
+    async def _told(self, call: Callable[[AsyncMemory], Coroutine[Any, Any, str]]) -> str:
+        try:
+            return await ask(self.memory, call)
+        except RecollectError as error:
+            return f"Not done: {error}"
+
+
+def _shown(hit: Hit) -> dict[str, str]:
+    record = hit.record
+    day = (record.occurred_at or record.created_at).date().isoformat()
+    return {"id": record.id, "memory": one_line(record.content), "date": day}

@@ -1,0 +1,218 @@
+"""Memory for LangGraph: a `BaseStore` on the ledger, which lasts, keeps history, and is searched by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from recollect.api import AsyncMemory
+from recollect.errors import InvalidInput, MissingExtra
+from recollect.integrations.asking import AnyMemory, ask, ask_blocking
+from recollect.model.memory import MemoryRecord
+from recollect.model.times import now
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+    )
+
+    from recollect.integrations import langgraph_items as items
+    from recollect.integrations.langgraph_items import MARK, Place
+except ImportError as error:
+    raise MissingExtra("memory for LangGraph", "langgraph") from error
+
+BY = "langgraph"
+# The most that one search or one page of a listing can give.
+_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """How the user is told from a namespace: always the same one, or the label at a place."""
+
+    user_id: str | None
+    user_at: int
+
+    def user(self, labels: tuple[str, ...]) -> str:
+        if self.user_id is not None:
+            return self.user_id
+        if len(labels) <= self.user_at or labels[self.user_at] == "*":
+            raise InvalidInput(
+                f"{labels!r} names no user: label {self.user_at} of a namespace is the user whose items they are"
+            )
+        return labels[self.user_at]
+
+
+class RecollectStore(BaseStore):
+    """Items of LangGraph as memories of their users.
+
+    The user is the label `user_at` of every namespace, the first by default, or always `user_id`; what does not name
+    a user is refused, so that no search reaches into another's items. The items lie in the project `project_id` of
+    the user: `recall(..., project_id="langgraph")` finds them beside what was learned. A put is a change that history
+    tells and undo takes back; a delete forgets.
+
+    Give a `Memory` if the graph is invoked both ways; an `AsyncMemory` serves the awaited methods only.
+    """
+
+    supports_ttl = True
+    __slots__ = ("_memory", "_project", "_whose", "fields", "ttl_config")
+
+    def __init__(
+        self,
+        memory: AnyMemory,
+        *,
+        user_id: str | None = None,
+        user_at: int = 0,
+        project_id: str = "langgraph",
+        fields: list[str] | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        """`fields` are the paths whose words an item is found by, all of it by default."""
+        self._memory = memory
+        self._whose = _Whose(user_id, user_at)
+        self._project = project_id
+        self.fields = fields
+        self.ttl_config = ttl
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations; what is read is as it was before what is put."""
+        given = list(ops)
+        return ask_blocking(self._memory, lambda memory: self._do(memory, given))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do operations; what is read is as it was before what is put."""
+        given = list(ops)
+        return await ask(self._memory, lambda memory: self._do(memory, given))
+
+    async def _do(self, memory: AsyncMemory, ops: list[Op]) -> list[Result]:
+        at = now()
+        results: list[Result] = []
+        puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+        for op in ops:
+            if isinstance(op, GetOp):
+                results.append(await self._get(memory, op, at))
+            elif isinstance(op, SearchOp):
+                results.append(await self._search(memory, op, at))
+            elif isinstance(op, ListNamespacesOp):
+                results.append(await self._namespaces(memory, op, at))
+            elif isinstance(op, PutOp):
+                # The last word on a key counts, and is all that is written.
+                puts[op.namespace, op.key] = op
+                results.append(None)
+            else:
+                raise InvalidInput(f"a store gets, puts, searches and lists namespaces; {type(op).__name__} is no op")
+        for put in puts.values():
+            await self._put(memory, put)
+        return results
+
+    def _place(self, namespace: tuple[str, ...], key: str) -> Place:
+        return Place(self._whose.user(namespace), tuple(namespace), key)
+
+    async def _held(self, memory: AsyncMemory, place: Place) -> MemoryRecord | None:
+        page = await memory.get_all(
+            user_id=place.user, project_id=self._project, filters={f"metadata.{MARK}": place.digest}, limit=1
+        )
+        return next(iter(page), None)
+
+    async def _get(self, memory: AsyncMemory, op: GetOp, at: datetime) -> Item | None:
+        place = self._place(op.namespace, op.key)
+        held = await self._held(memory, place)
+        if held is None or items.is_over(held, at):
+            return None
+        if op.refresh_ttl:
+            await self._renew(memory, held, at)
+        return items.item_of(held)
+
+    async def _put(self, memory: AsyncMemory, op: PutOp) -> None:
+        place = self._place(op.namespace, op.key)
+        held = await self._held(memory, place)
+        if op.value is None:
+            if held is not None:
+                await memory.delete(held.id, user_id=place.user, sources=False, by=BY)
+            return
+        index = self.fields if op.index is None else op.index
+        fields = items.fields_of(place, op.value, index=index, ttl=op.ttl)
+        if held is not None:
+            await memory.update(held.id, user_id=place.user, by=BY, **fields)
+        else:
+            # The ledger lets a key have one value at a time: of two that put it at once, the later one stays.
+            await memory.add(
+                user_id=place.user,
+                project_id=self._project,
+                key=place.digest,
+                importance=items.IMPORTANCE,
+                source=BY,
+                by=BY,
+                **fields,
+            )
+
+    async def _search(self, memory: AsyncMemory, op: SearchOp, at: datetime) -> list[SearchItem]:
+        found: list[tuple[MemoryRecord, float | None]] = []
+        async for record, score in self._candidates(memory, op):
+            if len(found) >= op.offset + op.limit:
+                break
+            if not items.is_over(record, at) and items.fits(record.detail["value"], op.filter or {}):
+                found.append((record, score))
+        wanted = found[op.offset :]
+        if op.refresh_ttl:
+            for record, _ in wanted:
+                await self._renew(memory, record, at)
+        return [items.found_item(record, score) for record, score in wanted]
+
+    async def _candidates(
+        self, memory: AsyncMemory, op: SearchOp
+    ) -> AsyncIterator[tuple[MemoryRecord, float | None]]:
+        """What lies in the namespace: what fits the query best, then what has no words; without one the newest."""
+        user, prefix = self._whose.user(op.namespace_prefix), items.namespace_filter(op.namespace_prefix)
+        if not op.query:
+            async for record in self._listed(memory, user, prefix):
+                yield record, None
+            return
+        limit = _MOST if op.filter else min(op.offset + op.limit, _MOST)
+        with_words = {**prefix, f"metadata.{MARK}_words": True}
+        hits = await memory.search(
+            op.query, user_id=user, project_id=self._project, filters=with_words, min_score=0, limit=max(limit, 1)
+        )
+        for hit in hits:
+            yield hit.record, hit.score
+        if len(hits) < limit:
+            async for record in self._listed(memory, user, {**prefix, f"metadata.{MARK}_words": False}):
+                yield record, None
+
+    async def _listed(self, memory: AsyncMemory, user: str, filters: dict[str, Any]) -> AsyncIterator[MemoryRecord]:
+        cursor = None
+        while True:
+            page = await memory.get_all(
+                user_id=user, project_id=self._project, filters=filters, limit=_MOST, cursor=cursor
+            )
+            for record in page:
+                yield record
+            if page.cursor is None:
+                return
+            cursor = page.cursor
+
+    async def _namespaces(self, memory: AsyncMemory, op: ListNamespacesOp, at: datetime) -> list[tuple[str, ...]]:
+        conditions = op.match_conditions or ()
+        prefix = next((each.path for each in conditions if each.match_type == "prefix"), ())
+        found: set[tuple[str, ...]] = set()
+        async for record in self._listed(memory, self._whose.user(prefix), items.namespace_filter(())):
+            namespace = tuple(record.detail["namespace"])
+            if not items.is_over(record, at) and all(items.is_within(namespace, each) for each in conditions):
+                found.add(namespace[: op.max_depth])
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+    async def _renew(self, memory: AsyncMemory, record: MemoryRecord, at: datetime) -> None:
+        until = items.renewed_until(record, at)
+        if until is not None:
+            await memory.update(record.id, user_id=record.scope.user, expires_at=until, by=BY, why="read")

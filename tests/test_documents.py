@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from recollect.testing.scripted_llm import ScriptedLLM
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
@@ -17,8 +19,8 @@ PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
 
-def run(code: str, home: Path) -> str:
-    environ = {**os.environ, "RECOLLECT_HOME": str(home)}
+def run(code: str, home: Path, **environment: str) -> str:
+    environ = {**os.environ, "RECOLLECT_HOME": str(home), **environment}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env=environ,
@@ -37,7 +39,15 @@ def test_the_python_in_a_document_runs(path: Path, tmp_path: Path) -> None:
     code = text if path.suffix == ".py" else "\n".join(PYTHON_BLOCK.findall(text))
     if path.suffix == ".py":
         assert len(text.splitlines()) <= 40
-    run(code, tmp_path)
+    if path.name == "frameworks.md":
+        # Its agents ask a model, and one of the frameworks would tell its makers about that.
+        with ScriptedLLM() as llm:
+            run(code, tmp_path, OPENAI_BASE_URL=llm.base_url, OPENAI_API_KEY="-", OPENAI_AGENTS_DISABLE_TRACING="1")
+            asked = [request.text for request in llm.requests]
+        for said, question in (("$10,000", "How much can I spend in Hawaii?"), ("peanuts", "What must I not eat?")):
+            assert any(question in each and said in each for each in asked)
+    else:
+        run(code, tmp_path)
 
 
 def test_the_readme_example_prints_what_it_should(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from recollect.errors import InvalidFilter, InvalidInput
 from recollect.integrations import langgraph_items
 from recollect.integrations.langgraph import RecollectStore
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.upkeep.decay import Decay, standing
+from recollect.upkeep.prune import Pruning
 
 ODD_VALUES: list[dict[str, Any]] = [
     {},
@@ -353,8 +355,37 @@ async def test_what_is_learned_elsewhere_leaves_items_alone_and_recall_finds_the
         assert not any(hit.memory == "The user lives in Oslo" for hit in alone)
 
 
+async def test_upkeep_leaves_items_alone_however_old_and_alike_they_are(tmp_path: Path) -> None:
+    async with AsyncMemory(home=tmp_path) as memory:
+        store = RecollectStore(memory)
+        for number in range(6):
+            await store.aput(("alex", str(number)), "k", {"text": "The user likes green tea", "number": number})
+        [record, *_] = await memory.get_all(user_id="alex")
+        assert standing(record, record.created_at + timedelta(days=3650), decay=Decay()) >= Pruning().below
+        assert record.importance < memory.settings.recall_facts_importance
+        await memory.upkeep(user_id="alex")
+        assert len(await store.asearch(("alex",))) == 6
+
+
 def test_words_for_search_are_told_without_a_name_where_there_is_one_thing_to_say() -> None:
     assert langgraph_items.words_of({"text": "I love pizza"}, None) == "I love pizza"
     assert langgraph_items.words_of({"food": {"likes": ["pizza", "rice"]}}, None) == (
         "food likes: pizza\nfood likes: rice"
     )
+
+
+async def test_items_are_kept_in_postgresql_too(dsn: str) -> None:
+    async with AsyncMemory(dsn) as memory:
+        store = RecollectStore(memory)
+        for number, value in enumerate(ODD_VALUES):
+            await store.aput(("alex", "odd", str(number)), "k", value)
+        await store.aput(("kim", "odd", "0"), "k", {"text": "Kim's own"}, ttl=5)
+    async with AsyncMemory(dsn) as memory:
+        store = RecollectStore(memory)
+        found = await store.asearch(("alex", "odd"), limit=10)
+        assert [item.value for item in found] == ODD_VALUES[::-1]
+        assert len(await store.alist_namespaces(prefix=("alex",), max_depth=2)) == 1
+        [hers] = await store.asearch(("kim",), query="What is Kim's own?")
+        assert hers.value == {"text": "Kim's own"}
+        await store.adelete(("alex", "odd", "1"), "k")
+        assert await store.aget(("alex", "odd", "1"), "k") is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from recollect.api import AsyncMemory
-from recollect.errors import InvalidInput, MissingExtra
+from recollect.errors import InvalidInput, MissingExtra, StaleVersion
 from recollect.integrations.asking import AnyMemory, ask, ask_blocking
 from recollect.model.memory import MemoryRecord
 from recollect.model.times import now
@@ -136,6 +137,14 @@ class RecollectStore(BaseStore):
 
     async def _put(self, memory: AsyncMemory, op: PutOp) -> None:
         place = self._place(op.namespace, op.key)
+        while True:
+            try:
+                return await self._write(memory, place, op)
+            except StaleVersion:
+                # Someone else changed it in between; what they made of it is changed now.
+                continue
+
+    async def _write(self, memory: AsyncMemory, place: Place, op: PutOp) -> None:
         held = await self._held(memory, place)
         if op.value is None:
             if held is not None:
@@ -144,7 +153,7 @@ class RecollectStore(BaseStore):
         index = self.fields if op.index is None else op.index
         fields = items.fields_of(place, op.value, index=index, ttl=op.ttl)
         if held is not None:
-            await memory.update(held.id, user_id=place.user, by=BY, **fields)
+            await memory.update(held.id, user_id=place.user, expected_version=held.version, by=BY, **fields)
         else:
             # The ledger lets a key have one value at a time: of two that put it at once, the later one stays.
             await memory.add(
@@ -214,5 +223,15 @@ class RecollectStore(BaseStore):
 
     async def _renew(self, memory: AsyncMemory, record: MemoryRecord, at: datetime) -> None:
         until = items.renewed_until(record, at)
-        if until is not None:
-            await memory.update(record.id, user_id=record.scope.user, expires_at=until, by=BY, why="read")
+        if until is None:
+            return
+        with suppress(StaleVersion):
+            # Whoever changed it meanwhile has set its time.
+            await memory.update(
+                record.id,
+                user_id=record.scope.user,
+                expires_at=until,
+                expected_version=record.version,
+                by=BY,
+                why="read",
+            )

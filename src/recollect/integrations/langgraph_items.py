@@ -19,7 +19,8 @@ from recollect.model.times import now
 
 # Where a memory's metadata says that it is an item, and in which namespaces: one digest for each depth.
 MARK = "langgraph"
-# Recall gives keyed facts of 0.5 and more whatever the question; items of a store are to be asked for.
+# Recall gives keyed facts of 0.5 and more whatever the question: items of a store are to be asked for. What is worth
+# less than 0.4 fades, and upkeep forgets it: a store is to keep them.
 IMPORTANCE = 0.4
 # A time to live is counted anew when this much of it has passed, not with every read: each is a line of history.
 _WORN = 0.1

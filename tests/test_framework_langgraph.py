@@ -331,6 +331,27 @@ def test_many_threads_that_put_the_same_keys_leave_one_item_each(memory: Memory,
     assert len(memory.get_all(user_id="alex", statuses=[Status.ACTIVE])) == 3
 
 
+async def test_an_item_that_is_deleted_while_it_is_put_is_there_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = RecollectStore._held
+    between: list[Any] = []
+
+    async def then_deleted(store: RecollectStore, memory: AsyncMemory, place: langgraph_items.Place) -> Any:
+        held = await found(store, memory, place)
+        if held is not None and not between:
+            between.append(await memory.delete(held.id, user_id=place.user))
+        return held
+
+    async with AsyncMemory(home=tmp_path) as memory:
+        store = RecollectStore(memory)
+        await store.aput(("alex",), "k", {"text": "first"})
+        monkeypatch.setattr(RecollectStore, "_held", then_deleted)
+        await store.aput(("alex",), "k", {"text": "second"})
+        assert between
+        assert [item.value for item in await store.asearch(("alex",))] == [{"text": "second"}]
+
+
 async def test_an_async_memory_serves_what_is_awaited_and_refuses_what_blocks(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         store = RecollectStore(memory)

@@ -122,7 +122,7 @@ class RecollectStore(BaseStore):
 
     async def _held(self, memory: AsyncMemory, place: Place) -> MemoryRecord | None:
         page = await memory.get_all(
-            user_id=place.user, project_id=self._project, filters={f"metadata.{MARK}": place.digest}, limit=1
+            user_id=place.user, project_id=self._project, filters={"key": place.digest}, limit=1
         )
         return next(iter(page), None)
 

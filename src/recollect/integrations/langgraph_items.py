@@ -17,7 +17,7 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.text import mended_text
 from recollect.model.times import now
 
-# Where a memory's metadata says that it is an item, and in which namespaces: one digest for each depth.
+# How the names begin by which a memory's metadata says in which namespaces it is: one digest for each depth.
 MARK = "langgraph"
 # Recall gives keyed facts of 0.5 and more whatever the question: items of a store are to be asked for. What is worth
 # less than 0.4 fades, and upkeep forgets it: a store is to keep them.
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def digest(self) -> str:
-        """What stands for the namespace and the key; names of any kind and length make one of it."""
+        """The key of the memory: it stands for the namespace and the item's key, whatever these are made of."""
         return _digest([*self.namespace, self.key], "item")
 
 
@@ -55,7 +55,7 @@ def fields_of(
     }
     return {
         "content": words or mended_text(f"item {place.key} in {' / '.join(place.namespace)}"),
-        "metadata": {MARK: place.digest, f"{MARK}_words": bool(words), **depths},
+        "metadata": {f"{MARK}_words": bool(words), **depths},
         "detail": {"namespace": list(place.namespace), "key": place.key, "value": dict(value), "ttl_minutes": ttl},
         "expires_at": None if ttl is None else now() + timedelta(minutes=ttl),
         # What tells two values apart whose words are the same.

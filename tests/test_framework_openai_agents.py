@@ -25,6 +25,7 @@ from openai import AsyncOpenAI
 from recollect import AsyncMemory, Memory
 from recollect.errors import InvalidInput, NotFound
 from recollect.integrations.openai_agents import RecollectSession, memory_tools, recalling
+from recollect.settings import Settings
 from recollect.testing.scripted_llm import ScriptedLLM
 
 QUIET = RunConfig(tracing_disabled=True)
@@ -247,6 +248,23 @@ async def test_a_call_goes_on_while_memory_is_away(
         run = await Runner.run(Agent("assistant", model=scripted), "Hello", run_config=config)
     assert run.final_output == "Aloha!"
     assert "goes on without memories" in caplog.text
+
+
+async def test_items_are_kept_while_too_much_waits_to_be_learned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(home=tmp_path, worker=False, most_waiting_jobs=1, learn_wait_s=0)
+    async with AsyncMemory(settings=settings) as memory:
+        await memory.remember(BUDGET, user_id="alex", session_id="before")
+        # Asked anew: how much waits is looked at now and then.
+        await memory.close()
+        await memory.open()
+        session = RecollectSession("s", memory, user_id="alex")
+        with caplog.at_level(logging.WARNING, "recollect"):
+            await session.add_items([{"role": "user", "content": "Hello"}])
+        assert "kept, but not learned from" in caplog.text
+        assert await session.get_items() == [{"role": "user", "content": "Hello"}]
+        assert await session.pop_item() == {"role": "user", "content": "Hello"}
 
 
 def test_a_blocking_memory_serves_sessions_in_loops_that_come_and_go(tmp_path: Path) -> None:

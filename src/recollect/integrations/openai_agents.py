@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from recollect.api import AsyncMemory
-from recollect.errors import Conflict, InvalidInput, MissingExtra, NotFound, Unavailable
+from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, Unavailable
 from recollect.integrations.asking import AnyMemory, ask
 from recollect.integrations.memory_calls import Kind, MemoryCalls
 from recollect.ledger.responses import Responses
@@ -96,17 +96,20 @@ class RecollectSession:
             for line in lines
             if role_of(line["item"]) in tuple(Role) and (text := text_of(line["item"].get("content"))).strip()
         ]
-        names: tuple[str, ...] = ()
-        if said and self._learns:
-            kept = await memory.remember(
-                said,
-                user_id=self._scope.user,
-                project_id=self._scope.project,
-                session_id=self.session_id,
-                by=BY,
-            )
-            names = tuple(turn.id for turn in kept.turns)
+        names = await self._remember(memory, said) if said and self._learns else ()
         await self._write(memory, lines, names)
+
+    async def _remember(self, memory: AsyncMemory, said: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """The turns that were kept: none where too much waits to be learned, but the items are kept all the same."""
+        scope = self._scope
+        try:
+            kept = await memory.remember(
+                said, user_id=scope.user, project_id=scope.project, session_id=scope.session, by=BY
+            )
+        except Backlog as error:
+            _log.warning("the items of a session are kept, but not learned from: %s", error)
+            return ()
+        return tuple(turn.id for turn in kept.turns)
 
     async def _write(self, memory: AsyncMemory, lines: Sequence[Plain], names: tuple[str, ...] = ()) -> None:
         """Add lines to the log; erasing one of the turns that they are named after removes them."""

@@ -19,6 +19,7 @@ LAYERS = [
     ["cli"],
     ["evaluation"],
     ["http", "integrations", "sync"],
+    ["agent"],
     ["api"],
     ["api_care"],
     ["api_open"],

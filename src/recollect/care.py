@@ -271,6 +271,18 @@ class Care:
         """What waits for a person to look at it, oldest first."""
         return await review.list_reviews(scope, ledger=self._ledger, limit=limit, cursor=cursor)
 
+    async def propose(self, scope: Scope, content: str, fields: Mapping[str, Any], *, by: By) -> Outcome:
+        """Keep a memory that is not used before a person has looked at it."""
+        return await review.propose(
+            scope,
+            content,
+            fields,
+            by=self._learning.redacting.by(by),
+            ledger=self._ledger,
+            embedder=self._means.embedder,
+            redacting=self._learning.redacting,
+        )
+
     async def approve(self, scope: Scope, id: str, *, by: By, expected_version: int | None = None) -> Reviewed:
         """Let a memory that waited for review be recalled from now on; the door vouches that a person says so."""
         by = self._learning.redacting.by(by)

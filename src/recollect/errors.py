@@ -24,6 +24,7 @@ RecollectError
 │   │   └── UpstreamBroken   it broke off in the middle of its answer      (retryable)
 │   └── ModelUnavailable  an embedder, reranker or LLM does not answer   (retryable)
 │       └── BrokenAnswer  it answered, but nothing that can be used      (retryable)
+├── ToolFailed            a tool of an agent did not do it; the message is told to the model
 ├── StoreCorrupt          the ledger's file is damaged
 ├── StoreTooNew           the ledger was written by a newer Recollect
 └── MissingExtra          an optional part is not installed; the message has the pip line
@@ -146,6 +147,10 @@ class BrokenAnswer(ModelUnavailable):
         self.calls = calls
         self.tokens_in = tokens_in
         self.tokens_out = tokens_out
+
+
+class ToolFailed(RecollectError):
+    """A tool of an agent did not do what it was asked; the message is for the model that asked."""
 
 
 class StoreCorrupt(RecollectError):

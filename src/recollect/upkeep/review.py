@@ -13,13 +13,13 @@ from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Actor, By, Change, Forget, Outcome, Restore, Supersede, Update, Verb
+from recollect.model.change import Actor, Add, By, Change, Forget, Outcome, Restore, Supersede, Update, Verb
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import And, Listing, Op, Where
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.models.embedding import Embedder
-from recollect.write.draft import checked_fields
+from recollect.write.draft import checked_fields, draft
 from recollect.write.embed import embed
 from recollect.write.screening.given import Redacting
 
@@ -47,6 +47,25 @@ class Reviewed:
 async def list_reviews(scope: Scope, *, ledger: Ledger, limit: int = 100, cursor: str | None = None) -> Page:
     """What waits for review in the scope, oldest first."""
     return await ledger.find(scope, Listing(statuses=(Status.REVIEW,), order="oldest", limit=limit, cursor=cursor))
+
+
+async def propose(
+    scope: Scope,
+    content: str,
+    fields: Mapping[str, Any],
+    *,
+    by: By,
+    ledger: Ledger,
+    embedder: Embedder,
+    redacting: Redacting,
+) -> Outcome:
+    """Keep a memory that is not used before a person has looked at it; why that is so is the reason of `by`."""
+    record, redacted = redacting.record(draft(scope, content, fields))
+    detail = {**record.detail, PROPOSED_BY: by.who, "review": by.why}
+    [vector] = await embed([record.content], embedder=embedder)
+    change = Add(replace(record, status=Status.REVIEW, detail=detail), vector)
+    [outcome] = (await ledger.apply(scope, [change], by=by)).outcomes
+    return replace(outcome, redacted=redacted)
 
 
 async def approve(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_version: int | None = None) -> Reviewed:

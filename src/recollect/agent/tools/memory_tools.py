@@ -1,0 +1,176 @@
+"""Memory as tools: retrieve, recall, store, correct, forget. The same objects serve an agent and an MCP server.
+
+What an agent writes is its own word, not the user's: it is kept with low trust, and what reads like an instruction
+waits until a person has seen it. It may change what it can see from where it stands, a few times in a run, and every
+change can be undone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from recollect.agent.finding import EPISODES, FACTS, find
+from recollect.agent.tools.functions import function_tool
+from recollect.agent.tools.tool import Tool
+from recollect.errors import NotFound, ToolFailed
+from recollect.model.change import By
+from recollect.model.query import Filter
+from recollect.model.memory import Category, MemoryRecord, Status, Trust
+from recollect.model.result import Hit
+from recollect.model.scope import Scope
+from recollect.read.defang import defang
+from recollect.read.visible import one_line, visible
+from recollect.remember import NewMemory
+from recollect.service import Service
+from recollect.write.screening.imperatives import imperative_in
+
+SOURCE = "agent"
+_NO_FACTS = (Category.EPISODE, Category.SUMMARY, Category.TURN)
+_CONFIDENCE = 0.7
+_REVIEW = "it tells what to do ('{phrase}'), and an agent says it, not the user"
+_WAITS = "It reads like an instruction, so it waits until a person has approved it."
+
+_QUERY = Annotated[str, "What to look for, in words."]
+_NUMBER = Annotated[str, "The fact's number, such as f1, as RetrieveFacts told it."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimits:
+    """How much of each an agent may do in one run, and how much it is told at once."""
+
+    facts: int = 5
+    episodes: int = 3
+    retrievals: int = 20
+    stores: int = 10
+    corrections: int = 3
+    forgets: int = 3
+    most_chars: int = 1000
+
+
+def memory_tools(
+    service: Service,
+    scope: Scope,
+    *,
+    by: str = SOURCE,
+    limits: MemoryLimits | None = None,
+    withheld: frozenset[str] = frozenset(),
+) -> tuple[Tool, ...]:
+    """The tools of one run over the memory of one scope; its counts begin at nothing."""
+    hands = _Hands(service, scope, By(by), limits or MemoryLimits(), withheld)
+    named = {
+        "RetrieveFacts": hands.retrieve_facts,
+        "RecallEpisodes": hands.recall_episodes,
+        "StoreFact": hands.store_fact,
+        "CorrectFact": hands.correct_fact,
+        "ForgetFact": hands.forget_fact,
+    }
+    return tuple(function_tool(function, name=name) for name, function in named.items())
+
+
+@dataclass(slots=True)
+class _Hands:
+    service: Service
+    scope: Scope
+    by: By
+    limits: MemoryLimits
+    withheld: frozenset[str]
+    done: Counter[str] = field(default_factory=Counter)
+    # Short numbers, for a model makes mistakes in long ids.
+    numbered: dict[str, str] = field(default_factory=dict)
+
+    async def retrieve_facts(self, query: _QUERY) -> str:
+        """Retrieve more facts from long-term memory."""
+        self._count("retrievals")
+        found = await self._find(query, FACTS, self.limits.facts)
+        lines = [f"{self._number(hit.id)}: {_shown(hit.memory)}" for hit in found]
+        return "\n".join(lines) or "No fact fits."
+
+    async def recall_episodes(self, query: _QUERY) -> str:
+        """Search for similar tasks of the past: what was tried, what came of it, what was learned."""
+        self._count("retrievals")
+        found = await self._find(query, EPISODES, self.limits.episodes)
+        return (
+            "\n".join(f"Episode {at}: {_shown(hit.memory)}" for at, hit in enumerate(found, 1)) or "No episode fits."
+        )
+
+    async def store_fact(self, content: Annotated[str, "The fact, as one sentence that stands alone."]) -> str:
+        """Store a fact for the future: something true that will matter again."""
+        self._count("stores")
+        content = self._sized(content)
+        fields = {"source": SOURCE, "trust": str(Trust.LOW), "confidence": _CONFIDENCE}
+        if phrase := imperative_in(content):
+            return await self._propose(content, fields, phrase)
+        outcome = await self.service.add(self.scope, NewMemory(content=content, fields=fields), by=self.by)
+        return f"Stored as {self._number(outcome.id)}."
+
+    async def correct_fact(
+        self, number: _NUMBER, content: Annotated[str, "What is true instead, as one sentence."]
+    ) -> str:
+        """Correct a fact that turned out to be wrong; the old words stay in its history."""
+        self._count("corrections")
+        record = await self._held(number)
+        content = self._sized(content)
+        if phrase := imperative_in(content):
+            fields = {"source": SOURCE, "trust": str(Trust.LOW), "detail": {"corrects": record.id}}
+            return await self._propose(content, fields, phrase)
+        fields = {"content": content, "trust": str(Trust.LOW)}
+        await self.service.update(self.scope, record.id, fields, by=self.by, expected_version=record.version)
+        return f"Corrected {number}."
+
+    async def forget_fact(self, number: _NUMBER) -> str:
+        """Forget a fact that is wrong or that the user wants forgotten; a person can bring it back."""
+        self._count("forgets")
+        record = await self._held(number)
+        await self.service.forget(self.scope, record.id, by=self.by, expected_version=record.version)
+        return f"Forgot {number}."
+
+    async def _propose(self, content: str, fields: dict[str, Any], phrase: str) -> str:
+        await self.service.care.propose(
+            self.scope, content, fields, by=replace(self.by, why=_REVIEW.format(phrase=phrase))
+        )
+        return _WAITS
+
+    async def _find(self, query: str, among: Filter, limit: int) -> Sequence[Hit]:
+        return await find(self.service, self.scope, query, among=among, limit=limit, withheld=self.withheld)
+
+    async def _held(self, number: str) -> MemoryRecord:
+        """A fact that can be seen from here; any other is as unknown as one that there never was."""
+        id = self.numbered.get(number.strip().casefold())
+        if id is not None:
+            try:
+                record = await self.service.get(self.scope, id)
+            except NotFound:
+                record = None
+            if (
+                record is not None
+                and record.status is Status.ACTIVE
+                and record.place in self.scope.seen_places
+                and record.category not in _NO_FACTS
+            ):
+                return record
+        raise ToolFailed(f"there is no fact {number[:20]!r}; RetrieveFacts tells the numbers")
+
+    def _number(self, id: str) -> str:
+        known = next((number for number, held in self.numbered.items() if held == id), None)
+        if known is None:
+            known = f"f{len(self.numbered) + 1}"
+            self.numbered[known] = id
+        return known
+
+    def _count(self, what: str) -> None:
+        most = getattr(self.limits, what)
+        if self.done[what] >= most:
+            raise ToolFailed(f"no more {what} in this run: {most} are the limit")
+        self.done[what] += 1
+
+    def _sized(self, content: str) -> str:
+        if len(content) > self.limits.most_chars:
+            raise ToolFailed(f"a fact has at most {self.limits.most_chars} characters; say it shorter")
+        return content
+
+
+def _shown(text: str) -> str:
+    return one_line(defang(visible(text)).text)

@@ -22,7 +22,7 @@ def function_tool(function: Callable[..., Any], *, name: str | None = None, desc
 
     Arguments are checked against the type hints before it is called.
     """
-    called = name or getattr(function, "__name__", "")
+    called = name or str(getattr(function, "__name__", ""))
     about = description or inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     if not about:
         raise InvalidInput(f"the tool {called} has no docstring; a model needs to know what it is for")

@@ -8,7 +8,7 @@ change can be undone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -17,8 +17,8 @@ from recollect.agent.tools.functions import function_tool
 from recollect.agent.tools.tool import Tool
 from recollect.errors import NotFound, ToolFailed
 from recollect.model.change import By
-from recollect.model.query import Filter
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
+from recollect.model.query import Filter
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.read.defang import defang
@@ -60,7 +60,7 @@ def memory_tools(
 ) -> tuple[Tool, ...]:
     """The tools of one run over the memory of one scope; its counts begin at nothing."""
     hands = _Hands(service, scope, By(by), limits or MemoryLimits(), withheld)
-    named = {
+    named: dict[str, Callable[..., Any]] = {
         "RetrieveFacts": hands.retrieve_facts,
         "RecallEpisodes": hands.recall_episodes,
         "StoreFact": hands.store_fact,

@@ -1,0 +1,176 @@
+"""Working memory: the steps of one run, in RAM, never more tokens than its budget.
+
+The last steps stand word for word. Once the whole would be over the budget, the older ones become a digest. So that
+the last ones always fit, a step that is too long for its share is cut as it comes in: what tools gave first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from recollect.agent.digest import Digest
+from recollect.agent.step import Call, Item, Observed, Step
+from recollect.conversation.asking import ask_text
+from recollect.conversation.written import Cost
+from recollect.errors import InvalidInput, RecollectError
+from recollect.models.chat import Chat
+from recollect.prompts import prompt
+from recollect.prompts.data import json_line, new_fence
+from recollect.read.budget import count_tokens, cut_words
+
+_log = logging.getLogger("recollect")
+
+LEAST_TOKENS = 400
+_GIST_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How much working memory holds, and how many of the last steps word for word; 0 tokens for any number."""
+
+    tokens: int = 2000
+    keep: int = 3
+
+    def __post_init__(self) -> None:
+        if self.tokens and self.tokens < LEAST_TOKENS:
+            raise InvalidInput(f"working memory has at least {LEAST_TOKENS} tokens, or 0 for no limit")
+        if not 1 <= self.keep <= 20:
+            raise InvalidInput("working memory keeps 1 to 20 of the last steps word for word")
+
+    @property
+    def digest(self) -> int:
+        """Most tokens of the digest."""
+        return self.tokens // 4
+
+    @property
+    def step(self) -> int:
+        """Most tokens of one step."""
+        return (self.tokens - self.digest) // self.keep
+
+
+UNBOUNDED = Room(tokens=0)
+
+
+class WorkingMemory:
+    """The steps of one run; older ones are summed up by the model, or by rules where there is none."""
+
+    def __init__(self, room: Room | None = None, *, chat: Chat | None = None, timeout_s: float = 20.0) -> None:
+        self.room = room or Room()
+        self.steps: tuple[Step, ...] = ()
+        self.compressed = 0
+        self.cost = Cost()
+        self._digest = Digest()
+        self._chat = chat
+        self._timeout_s = timeout_s
+
+    @property
+    def summary(self) -> str:
+        """What the steps before came to; empty while all stand word for word."""
+        return self._digest.text(self.room.digest) if self.room.tokens else ""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All that stands word for word, in order."""
+        return tuple(item for step in self.steps for item in step.items)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has in a prompt, on the safe side."""
+        return _total(self.steps) + count_tokens(self.summary)
+
+    async def add(self, step: Step) -> Step:
+        """Take a step in, cut if need be, and sum up older ones if it gets too much; gives the step as it is kept."""
+        if not self.room.tokens:
+            self.steps = (*self.steps, step)
+            return step
+        step = fitted(step, self.room.step)
+        steps = (*self.steps, step)
+        if _total(steps) + count_tokens(self.summary) > self.room.tokens:
+            older, steps = steps[: -self.room.keep], steps[-self.room.keep :]
+            self._digest = self._digest.with_steps(older, await self._gist(older))
+            self.compressed += len(older)
+        self.steps = steps
+        return step
+
+    async def _gist(self, older: Sequence[Step]) -> str:
+        """What the model makes of the steps; nothing if there is none, or it cannot be used."""
+        if self._chat is None or not older:
+            return ""
+        lines = [json_line({str(item.kind): item.content}) for step in older for item in step.items]
+        question = prompt("agent_compress").fill(
+            fence=new_fence(),
+            summary=json_line({"summary so far": self._digest.gist or None}),
+            steps="\n".join(lines),
+        )
+        try:
+            told = await ask_text(self._chat, question, judge=_judged, timeout_s=self._timeout_s)
+        except RecollectError as error:
+            _log.info("working memory is summed up by rules: %s", error)
+            return ""
+        self.cost += told.cost
+        return told.text
+
+
+def _judged(text: str) -> str:
+    if not text.strip():
+        return "it is empty"
+    return "it is too long" if len(text) > _GIST_CHARS else ""
+
+
+def _total(steps: Sequence[Step]) -> int:
+    return sum(step.tokens for step in steps)
+
+
+def fitted(step: Step, limit: int) -> Step:
+    """The step in at most so many tokens: of what is too long the beginning; what does not fit even so goes."""
+    if step.tokens <= limit:
+        return step
+    parts = 2 * max(1, len(step.calls))
+    # The thought has at most a quarter, and each call and each observation an equal share of the rest.
+    thought = _cut_thought(step, limit // 4)
+    left = limit - replace(step, thought=thought, calls=(), observed=()).tokens
+    share = left // parts
+    calls = tuple(_cut_call(call, share) for call in step.calls)
+    left -= replace(step, thought="", calls=calls, observed=()).tokens
+    observed = tuple(_cut_seen(seen, left // max(1, len(step.observed))) for seen in step.observed)
+    cut = replace(step, thought=thought, calls=calls, observed=observed)
+    while cut.tokens > limit and cut.calls:
+        # Very many calls at once: those that have no room are not told of, nor what they gave.
+        *calls_left, _ = cut.calls
+        ids = {call.id for call in calls_left}
+        cut = replace(
+            cut, calls=tuple(calls_left), observed=tuple(seen for seen in cut.observed if seen.call_id in ids)
+        )
+    return cut
+
+
+def _cut_thought(step: Step, limit: int) -> str:
+    """The beginning of the thought, and what it came to."""
+    if count_tokens(step.thought) <= limit:
+        return step.thought
+    end = _cut(step.decision, limit // 2)
+    return "\n".join(filter(None, [_cut(step.thought, limit - count_tokens(end) - 1), end]))
+
+
+def _cut_call(call: Call, limit: int) -> Call:
+    """The call with its arguments cut, the longest most; what it does is still told by its name."""
+    if count_tokens(call.plain) + _AROUND <= limit:
+        return call
+    short = replace(call, arguments={name: _cut(str(value), 12) for name, value in call.arguments.items()})
+    return short if count_tokens(short.plain) + _AROUND <= limit else replace(call, arguments={})
+
+
+def _cut_seen(seen: Observed, limit: int) -> Observed:
+    text = _cut(seen.text, limit - _AROUND)
+    return seen if text == seen.text else replace(seen, text=text)
+
+
+_AROUND = 8
+
+
+def _cut(text: str, limit: int) -> str:
+    if count_tokens(text) <= limit:
+        return text
+    return cut_words(text, limit, tokens_of=count_tokens) if limit > 0 else ""

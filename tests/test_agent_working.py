@@ -1,0 +1,165 @@
+"""Working memory: never over its budget, the last steps word for word, results and decisions kept."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.agent.step import Call, Observed, Step
+from recollect.agent.working import LEAST_TOKENS, Room, WorkingMemory, fitted
+from recollect.conversation.run import StepKind
+from recollect.errors import InvalidInput
+from recollect.models.openai_chat import OpenAIChat
+from recollect.read.budget import count_tokens
+from recollect.testing.llm_faults import http_error
+from recollect.testing.scripted_llm import ScriptedLLM
+
+COMPRESS = "An agent is working on a task"
+
+
+def step(number: int, *, result: str = "", thought: str = "", failed: bool = False, calls: int = 1) -> Step:
+    made = [Call(id=f"c{number}.{at}", tool=f"look_{number}", arguments={"at": at}) for at in range(calls)]
+    seen = [
+        Observed(call_id=call.id, tool=call.tool, text=result or f"value {number}", failed=failed) for call in made
+    ]
+    return Step(thought=thought or f"Let me see. I look at {number}.", calls=tuple(made), observed=tuple(seen))
+
+
+texts = st.one_of(
+    st.text(max_size=300),
+    st.text(alphabet="ab 1.\n日é😀", min_size=200, max_size=3000),
+    st.sampled_from(["x" * 5000, "word " * 1500, "9" * 800, "{" * 900, "\n" * 700, "😀" * 400]),
+)
+steps = st.builds(
+    step,
+    st.integers(0, 99),
+    result=texts,
+    thought=texts,
+    failed=st.booleans(),
+    calls=st.integers(0, 12),
+)
+rooms = st.builds(lambda tokens, keep: Room(tokens=tokens, keep=keep), st.integers(400, 4000), st.integers(1, 5))
+
+
+@given(rooms, st.lists(steps, max_size=12))
+def test_the_total_never_exceeds_the_budget_and_the_last_steps_stand_as_they_came(
+    room: Room, added: list[Step]
+) -> None:
+    async def run() -> None:
+        memory = WorkingMemory(room)
+        kept: list[Step] = []
+        for each in added:
+            kept.append(await memory.add(each))
+            assert memory.tokens <= room.tokens
+            assert memory.tokens == sum(item.tokens for item in memory.items) + count_tokens(memory.summary)
+            # The last N, and as they were taken in: only what is too long for its share was cut, then.
+            assert memory.steps[-room.keep :] == tuple(kept[-room.keep :])
+            assert len(memory.steps) >= min(room.keep, len(kept))
+            if each.tokens <= room.step:
+                assert kept[-1] == each
+
+    asyncio.run(run())
+
+
+@given(st.lists(st.integers(0, 999), min_size=8, max_size=20, unique=True))
+def test_what_tools_gave_and_what_was_decided_outlives_compression(numbers: list[int]) -> None:
+    async def run() -> None:
+        memory = WorkingMemory(Room(tokens=2000, keep=2))
+        long = "Everything there is to say about it, and then some more. " * 40
+        for number in numbers:
+            await memory.add(step(number, result=f"port {number}", thought=f"{long}I choose {number}."))
+        assert memory.compressed
+        for number in numbers[: memory.compressed]:
+            assert f"look_{number}(at=0) -> port {number}\n" in f"{memory.summary}\n"
+            assert f"decided: I choose {number}." in memory.summary
+        assert "some more" not in memory.summary
+
+    asyncio.run(run())
+
+
+async def test_results_are_shortened_before_any_goes_and_decisions_go_before_results() -> None:
+    memory = WorkingMemory(Room(tokens=LEAST_TOKENS, keep=1))
+    for number in range(30):
+        await memory.add(step(number, result=f"answer {number} " + "and more " * 40))
+    told = memory.summary
+    assert count_tokens(told) <= 100
+    assert "decided" not in told
+    assert "look_28(at=0) -> answer 28" in told
+    assert "earlier lines" in told
+
+
+async def test_nothing_is_summed_up_while_everything_fits() -> None:
+    memory = WorkingMemory(Room(tokens=2000))
+    for number in range(5):
+        await memory.add(step(number))
+    assert (memory.compressed, memory.summary, len(memory.steps)) == (0, "", 5)
+    kinds = [item.kind for item in memory.items[:3]]
+    assert kinds == [StepKind.THOUGHT, StepKind.ACTION, StepKind.OBSERVATION]
+    assert all(item.tokens > 0 and item.at.tzinfo is not None for item in memory.items)
+    assert memory.items[2].metadata == {"tool": "look_0", "call_id": "c0.0", "failed": False}
+
+
+async def test_without_a_limit_nothing_is_ever_cut() -> None:
+    memory = WorkingMemory(Room(tokens=0))
+    long = step(1, result="word " * 20_000)
+    assert await memory.add(long) is long
+    for number in range(50):
+        await memory.add(step(number))
+    assert len(memory.steps) == 51
+    assert memory.summary == ""
+
+
+async def test_a_model_tells_the_gist_and_the_results_stand_beside_it(llm: ScriptedLLM) -> None:
+    llm.when(COMPRESS).reply("The port is in the configuration; the registry does not know it.")
+    chat = OpenAIChat(llm.base_url, model="m")
+    memory = WorkingMemory(Room(tokens=800, keep=2), chat=chat)
+    for number in range(12):
+        await memory.add(step(number, result=f"port {number}", thought="thinking " * 80))
+    assert memory.summary.startswith("The port is in the configuration")
+    assert f"look_{memory.compressed - 1}(at=0) -> port" in memory.summary
+    assert memory.tokens <= 800
+    assert memory.cost.calls == len(llm.calls("chat")) > 0
+    await chat.close()
+
+
+@pytest.mark.parametrize("said", ["", "word " * 3000])
+async def test_rules_sum_up_where_the_model_does_not(llm: ScriptedLLM, said: str) -> None:
+    llm.default = said
+    chat = OpenAIChat(llm.base_url, model="m", timeout_s=30)
+    memory = WorkingMemory(Room(tokens=800, keep=2), chat=chat)
+    for number in range(8):
+        await memory.add(step(number, result=f"port {number}", thought="thinking " * 80))
+    assert "look_0(at=0) -> port 0" in memory.summary
+    assert "word word" not in memory.summary
+    await chat.close()
+
+
+async def test_rules_sum_up_while_the_model_is_away(llm: ScriptedLLM) -> None:
+    llm.fault(http_error(500), times=None)
+    chat = OpenAIChat(llm.base_url, model="m", timeout_s=30)
+    memory = WorkingMemory(Room(tokens=400, keep=1), chat=chat)
+    for number in range(5):
+        await memory.add(step(number, thought="thinking " * 80))
+    assert "look_0(at=0) -> value 0" in memory.summary
+    await chat.close()
+
+
+def test_a_step_that_is_too_long_keeps_the_beginning_of_everything() -> None:
+    long = step(1, thought="think " * 400, result="result " * 400, calls=3)
+    cut = fitted(long, 500)
+    assert cut.tokens <= 500
+    assert [call.plain for call in cut.calls] == [call.plain for call in long.calls]
+    assert all(seen.text.startswith("result result") for seen in cut.observed)
+    assert cut.thought.startswith("think think")
+    decided = fitted(Step(thought="Well, let me see. " * 200 + "So I take the train."), 200)
+    assert decided.tokens <= 200
+    assert decided.thought.endswith("So I take the train.")
+
+
+def test_a_room_that_is_too_small_is_refused() -> None:
+    for wrong in ({"tokens": 100}, {"keep": 0}):
+        with pytest.raises(InvalidInput):
+            Room(**wrong)

@@ -37,7 +37,7 @@ LAYERS = [
     ["models"],
     ["settings", "settings_page", "presets", "prompts"],
     ["settings_declared"],
-    ["settings_operation", "settings_auth"],
+    ["settings_operation", "settings_auth", "settings_agent"],
     ["settings_server"],
     ["language"],
     ["model"],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect import remember
 from recollect.conversation import afterwards, begun
@@ -38,6 +38,9 @@ from recollect.upkeep.worker import Patience, Worker
 from recollect.write.counted import counted_extraction
 from recollect.write.means import Means
 from recollect.write.triggers import closing
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
 
 _log = logging.getLogger("recollect")
 
@@ -248,6 +251,13 @@ class Care:
     async def end_run(self, scope: Scope, run: AgentRun) -> tuple[Outcome, ...]:
         """Keep what an agent's run came to: an episode with goal, steps, outcome and lessons, if it was a task."""
         return await afterwards.end_run(scope, run, await self._affordable(scope.user), self._learning.after)
+
+    async def vectors_of(self, questions: Sequence[str]) -> list[Vector | None]:
+        """The vectors of questions, made at once for several searches; None for each while the embedder is away."""
+        try:
+            return list(await self._means.embedder.embed(questions, role="query"))
+        except RecollectError:
+            return [None] * len(questions)
 
     async def sessions(self, user: str, *, limit: int = 100, after: Conversation | None = None) -> list[Conversation]:
         """A user's conversations, the latest first; `after` ended the page before."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from recollect.settings_agent import AgentSettings
 from recollect.settings_auth import AuthSettings
 from recollect.settings_operation import OperationSettings
 from recollect.settings_server import ServerSettings, also
@@ -306,7 +307,7 @@ class MemorySettings(BaseModel):
     ] = True
 
 
-class Settings(ServerSettings, AuthSettings, OperationSettings, MemorySettings):
+class Settings(ServerSettings, AuthSettings, OperationSettings, AgentSettings, MemorySettings):
     """How Recollect is set up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -28,7 +28,7 @@ class UpstreamSettings(BaseModel):
     responses: Annotated[ResponsesMode, Field(description="Whether it speaks OpenAI's Responses API.")] = "auto"
 
 
-def _read_json(value: Any) -> Any:
+def read_json(value: Any) -> Any:
     """In an environment variable, a table is written as JSON."""
     return json.loads(value) if isinstance(value, str) else value
 
@@ -54,7 +54,7 @@ class ServerSettings(BaseModel):
     ] = "auto"
     upstreams: Annotated[
         dict[str, UpstreamSettings],
-        BeforeValidator(_read_json),
+        BeforeValidator(read_json),
         Field(description="More endpoints by the names of their models: tables of models, url and api_key."),
     ] = {}
     upstream_connect_s: Annotated[

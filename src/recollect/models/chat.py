@@ -23,6 +23,26 @@ class Answer:
     cut_off: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A function the model wants called; `arguments` are the text it wrote, JSON or not."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a model said, which may be nothing, and what it wants called; tokens are 0 where nobody counts them."""
+
+    text: str = ""
+    wishes: tuple[Wish, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cut_off: bool = False
+
+
 class Chat(Protocol):
     """Answers messages with a text."""
 
@@ -68,5 +88,26 @@ class AnsweringChat(Chat, Protocol):
 
         With a `schema`, the answer is asked for in that form. In the form "prompt" the schema is not sent: the
         messages must say what is wanted.
+        """
+        ...
+
+
+@runtime_checkable
+class ConversingChat(Chat, Protocol):
+    """A chat that can be given tools, and takes messages as OpenAI's API has them."""
+
+    async def converse(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+    ) -> Said:
+        """What the model says next, and which tools it wants called.
+
+        A server that does not know tools, or this request, is an InvalidInput; one that says nothing at all a
+        BrokenAnswer.
         """
         ...

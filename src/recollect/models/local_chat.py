@@ -18,7 +18,7 @@ from typing import Any
 
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models import local_server
-from recollect.models.chat import Answer, ChatMessage, Form
+from recollect.models.chat import Answer, ChatMessage, Form, Said
 from recollect.models.local_files import find_model
 from recollect.models.openai_chat import OpenAIChat
 
@@ -110,6 +110,28 @@ class LocalChat:
             if self._closed:
                 raise ModelUnavailable(f"{self.model} is closed") from error
             raise
+
+    async def converse(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+    ) -> Said:
+        """What the model says next, and which tools it wants called, where it knows of such."""
+        clock = asyncio.get_running_loop().time
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = clock() + limit_s
+        running = await self._running(limit_s)
+        return await running.chat.converse(
+            messages,
+            tools=tools,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            timeout_s=max(0.001, deadline - clock()),
+        )
 
     async def endpoint(self) -> Endpoint:
         """Where the model can be asked by others in this process; it is loaded if it is not yet."""

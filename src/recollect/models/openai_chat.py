@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.message import text_of
 from recollect.model.text import mended_text
-from recollect.models.chat import Answer, ChatMessage, Form
+from recollect.models.chat import Answer, ChatMessage, Form, Said, Wish
 from recollect.models.openai_wire import OpenAIWire
 from recollect.models.unreadable import what_is_wrong
 
@@ -103,6 +103,48 @@ class OpenAIChat:
         text = mended_text(said)
         return Answer(text=text, tokens_in=tokens_in, tokens_out=tokens_out, cut_off=_is_cut_off(answer))
 
+    async def converse(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+    ) -> Said:
+        """What the model says next, and which tools it wants called; neither is a BrokenAnswer."""
+        asked: dict[str, Any] = {
+            "model": self._model,
+            "messages": [dict(message) for message in messages],
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+        }
+        if tools:
+            asked["tools"] = [dict(tool) for tool in tools]
+        body = await self._post(asked, timeout_s)
+        answer: Any = None
+        try:
+            answer = json.loads(body)
+            wishes = wishes_in(answer)
+            said = _without_thinking(text_of(answer["choices"][0]["message"].get("content"))).strip()
+            text = said if wishes else _said(answer)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            tokens_in, tokens_out = _tokens(answer)
+            raise BrokenAnswer(
+                f"{self._wire.shown_url} answered no message: {what_is_wrong(error)}",
+                tokens_in=tokens_in,
+                tokens_out=tokens_out,
+                cut_off=_is_cut_off(answer),
+            ) from error
+        tokens_in, tokens_out = _tokens(answer)
+        return Said(
+            text=mended_text(text),
+            wishes=wishes,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cut_off=_is_cut_off(answer),
+        )
+
     async def close(self) -> None:
         await self._wire.close()
 
@@ -152,6 +194,18 @@ def _called(answer: dict[str, Any]) -> str:
         if text.strip():
             return text
     return ""
+
+
+def wishes_in(answer: dict[str, Any]) -> tuple[Wish, ...]:
+    """All functions the model calls, each with an id; what it calls without a name is called by none."""
+    wishes = []
+    for at, call in enumerate(answer["choices"][0]["message"].get("tool_calls") or ()):
+        arguments = call["function"].get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        name = call["function"].get("name")
+        named = mended_text(name) if isinstance(name, str) else ""
+        wishes.append(Wish(id=str(call.get("id") or f"call_{at}"), name=named, arguments=mended_text(text)))
+    return tuple(wishes)
 
 
 def _tokens(answer: object) -> tuple[int, int]:

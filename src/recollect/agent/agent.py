@@ -1,0 +1,227 @@
+"""Agent: a thin conductor. Begin with what memory has, reason and act, tell, end behind the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from recollect.agent.answer import Answer, Event, EventKind
+from recollect.agent.asked import Asked, Mode
+from recollect.agent.end import Told, end, tell
+from recollect.agent.habits import AgentHabits, habits_of
+from recollect.agent.handed import read_history
+from recollect.agent.loop import Loop
+from recollect.agent.start import Begun, begin
+from recollect.agent.step import Step
+from recollect.agent.tools.memory_tools import memory_tools
+from recollect.agent.tools.tool import Tool
+from recollect.agent.tools.toolbox import Toolbox
+from recollect.agent.working import UNBOUNDED, WorkingMemory
+from recollect.api import AsyncMemory
+from recollect.errors import InvalidInput, InvalidSettings
+from recollect.model.asked import read_scope
+from recollect.model.ids import new_id
+from recollect.model.scope import Scope
+from recollect.model.text import checked_text
+from recollect.models.chat import ConversingChat
+from recollect.service import Service
+from recollect.settings import Settings, load
+from recollect.wiring import open_chat
+
+
+class Agent:
+    """Reasons and acts with tools until it has an answer; with memory it begins with what it knows, and learns.
+
+    `model` is a name at the settings' `llm_url`, or a chat of your own. Tools are `Tool`s or plain functions. Without
+    memory, which is the default, it is a plain ReAct agent and nothing is kept.
+    """
+
+    def __init__(
+        self,
+        memory: AsyncMemory | Service | None = None,
+        model: str | ConversingChat | None = None,
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox = (),
+        *,
+        habits: AgentHabits | None = None,
+        enable_memory: bool = False,
+    ) -> None:
+        self._memory = memory
+        self._settings = memory.settings if isinstance(memory, AsyncMemory) else None
+        self._model = model
+        self._own: ConversingChat | None = None
+        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(tools)
+        self.habits = habits or (habits_of(self._settings) if self._settings else AgentHabits())
+        self._enabled = enable_memory
+        # Found out once: what an endpoint refuses it goes on refusing.
+        self._mode: Mode = "text" if self.habits.tool_calls == "text" else "native"
+        self._ending: dict[Scope, asyncio.Task[None]] = {}
+
+    async def run(self, question: str, **more: Any) -> Answer:
+        """The answer, and how it came about; takes what `stream` takes."""
+        answer: Answer | None = None
+        async with aclosing(self.stream(question, **more)) as events:
+            async for event in events:
+                answer = event.answer or answer
+        assert answer is not None
+        return answer
+
+    async def stream(
+        self,
+        question: str,
+        *,
+        user_id: str = "",
+        project_id: str | None = None,
+        session_id: str | None = None,
+        history: Sequence[Step | Mapping[str, Any]] = (),
+        state: str = "",
+        group: Sequence[str] = (),
+        enable_memory: bool | None = None,
+    ) -> AsyncGenerator[Event, None]:
+        """What happens, as it happens: thoughts, actions, observations, and at last the answer.
+
+        Who stops listening stops the run. `history` are steps that were taken before, `state` says where the work
+        stands, `group` which tools may be used.
+        """
+        checked_text(question, name="question")
+        steps = read_history(history)
+        tools = self.toolbox
+        enabled = self._enabled if enable_memory is None else enable_memory
+        if not enabled:
+            asked = Asked(question=question, state=state, context=self.habits.context)
+            loop = await self._loop(asked, tools, group, WorkingMemory(UNBOUNDED), steps)
+            async with aclosing(self._events(loop)) as events:
+                async for event in events:
+                    yield event
+            return
+        scope = read_scope(user_id, project_id, session_id or new_id())
+        service = await self._service()
+        await self._ended(scope)
+        begun = await begin(service, scope, question, state=state, habits=self.habits)
+        hands = self._hands(service, scope)
+        asked = Asked(
+            question=question,
+            state=state,
+            context=self.habits.context,
+            recalled=begun.block,
+            memory_tools=[tool.name for tool in hands if tool.name in tools.with_tools(hands).allowed(group)],
+        )
+        working = WorkingMemory(self.habits.room, chat=await self._chat())
+        loop = await self._loop(asked, tools.with_tools(hands), group, working, steps)
+        async with aclosing(self._events(loop)) as events:
+            async for event in events:
+                done = event.answer is not None
+                yield await self._finish(service, scope, question, event, begun) if done else event
+
+    async def settled(self) -> None:
+        """Wait until what runs came to is kept."""
+        while self._ending:
+            await asyncio.gather(*self._ending.values())
+
+    async def close(self) -> None:
+        """Wait for what is being kept, and let go of the model; the memory stays its owner's."""
+        await self.settled()
+        own, self._own = self._own, None
+        if own is not None:
+            await own.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _loop(
+        self, asked: Asked, tools: Toolbox, group: Sequence[str], working: WorkingMemory, steps: Sequence[Step]
+    ) -> Loop:
+        for step in steps:
+            await working.add(step)
+        return Loop(
+            chat=await self._chat(),
+            asked=asked,
+            tools=tools.allowed(group),
+            working=working,
+            limits=self.habits.limits,
+            mode=self._mode,
+            may_fall_back=self.habits.tool_calls == "auto",
+        )
+
+    async def _events(self, loop: Loop) -> AsyncGenerator[Event, None]:
+        async with aclosing(loop.events()) as events:
+            async for event in events:
+                self._mode = loop.mode
+                yield event
+
+    async def _finish(self, service: Service, scope: Scope, question: str, event: Event, begun: Begun) -> Event:
+        """The answer with what memory has to do with it; what was said is in the log, the rest is done behind."""
+        assert event.answer is not None
+        answer = replace(
+            event.answer,
+            run_id=new_id(),
+            conversation_id=scope.session,
+            facts=begun.facts,
+            episodes=begun.episodes,
+            notes=begun.notes,
+        )
+        told = await tell(service, scope, question, answer, habits=self.habits)
+        self._end_behind(service, scope, question, answer, told)
+        notes = (*answer.notes, told.note) if told.note else answer.notes
+        return replace(event, kind=EventKind.ANSWER, answer=replace(answer, notes=notes))
+
+    def _end_behind(self, service: Service, scope: Scope, question: str, answer: Answer, told: Told) -> None:
+        before = self._ending.get(scope)
+
+        async def work() -> None:
+            try:
+                if before is not None:
+                    await asyncio.wait([before])
+                await end(service, scope, question, answer, told=told, habits=self.habits)
+            finally:
+                if self._ending.get(scope) is task:
+                    del self._ending[scope]
+
+        task = self._ending[scope] = asyncio.create_task(work())
+
+    async def _ended(self, scope: Scope) -> None:
+        """Wait until what the last run of this conversation came to is kept: this one begins with it."""
+        if (task := self._ending.get(scope)) is not None:
+            await asyncio.wait([task])
+
+    def _hands(self, service: Service, scope: Scope) -> tuple[Tool, ...]:
+        limits = self.habits.memory_tools
+        if limits is None:
+            return ()
+        return memory_tools(service, scope, limits=limits, withheld=self.habits.withheld)
+
+    async def _service(self) -> Service:
+        if self._memory is None:
+            raise InvalidInput("this agent has no memory; give it one, or leave enable_memory out")
+        if isinstance(self._memory, Service):
+            return self._memory
+        service = await self._memory._open()
+        if self._memory.settings.worker:
+            service.care.start()
+        return service
+
+    async def _chat(self) -> ConversingChat:
+        """The model; one that is only named is opened on first use."""
+        if isinstance(self._model, ConversingChat):
+            return self._model
+        if self._own is None:
+            settings = self._settings or load({}).settings
+            self._own = open_agent_chat(settings, self._model)
+        return self._own
+
+
+def open_agent_chat(settings: Settings, model: str | None = None) -> ConversingChat:
+    """The model that is named, or that of the settings; an InvalidSettings if there is none."""
+    named = model or settings.agent_llm or settings.llm
+    chat = open_chat(settings.model_copy(update={"llm": named}))
+    if not isinstance(chat, ConversingChat):
+        raise InvalidSettings("an agent needs a model: set agent_llm or llm")
+    return chat

@@ -1,0 +1,103 @@
+"""What is put to the model: the instructions, what was recalled, the question, and the steps so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from recollect.agent.step import Step
+from recollect.agent.tools.tool import Tool
+from recollect.agent.working import WorkingMemory
+from recollect.prompts import prompt
+from recollect.prompts.data import new_fence
+
+Mode: TypeAlias = Literal["native", "text"]
+Message: TypeAlias = dict[str, Any]
+
+_NOW_ANSWER = "You have no steps left. Answer the user now with what you know; call no tool."
+_WITH_TOOLS = "With {names} you can look for more, and keep what will matter again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question to an agent; `recalled` is what memory has for it, None where memory is off."""
+
+    question: str
+    state: str = ""
+    context: str = ""
+    recalled: str | None = None
+    memory_tools: Sequence[str] = ()
+    # The same in all requests of a run, or no endpoint could read them from its cache.
+    fence: str = field(default_factory=new_fence)
+
+    def messages(
+        self, mode: Mode, tools: Mapping[str, Tool], working: WorkingMemory, *, last: bool = False
+    ) -> list[Message]:
+        """The messages of the next request; with `last` the model is told to answer now."""
+        told: list[Message] = [{"role": "system", "content": self._system(mode, tools)}]
+        if self.recalled:
+            block = prompt("agent_recalled").fill(fence=self.fence, memories=self.recalled)
+            told.append({"role": "user", "content": block})
+        told.append({"role": "user", "content": self._task(working)})
+        for step in working.steps:
+            told += _native(step) if mode == "native" else _text(step)
+        if last:
+            told.append({"role": "user", "content": _NOW_ANSWER})
+        return told
+
+    def _system(self, mode: Mode, tools: Mapping[str, Tool]) -> str:
+        parts = [prompt("agent").fill(context=self.context).strip()]
+        if self.recalled is not None:
+            told = _WITH_TOOLS.format(names=", ".join(self.memory_tools)) if self.memory_tools else ""
+            parts.append(prompt("agent_memory").fill(tools=told).strip())
+        if mode == "text" and tools:
+            listed = "\n".join(
+                f"{tool.name}: {tool.description} {json.dumps(dict(tool.parameters), ensure_ascii=False)}"
+                for tool in tools.values()
+            )
+            parts.append(prompt("agent_text").fill(tools=listed, names=", ".join(tools)))
+        return "\n\n".join(parts)
+
+    def _task(self, working: WorkingMemory) -> str:
+        if self.recalled is None:
+            return f"State: {self.state}\n\n{self.question}" if self.state else self.question
+        return prompt("agent_task").fill(
+            state=f"State: {self.state}" if self.state else "The question below.",
+            working=working.summary or "- the steps below, if any",
+            question=self.question,
+        )
+
+
+def _native(step: Step) -> list[Message]:
+    """A step as an endpoint that knows tools has it."""
+    said: Message = {"role": "assistant", "content": step.thought or None}
+    if step.calls:
+        said["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.tool, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
+            }
+            for call in step.calls
+        ]
+    else:
+        # A step that was handed over without a call.
+        told = [{"role": "user", "content": f"Observation: {each.text}"} for each in step.observed]
+        return [said, *told] if step.thought else told
+    seen = [{"role": "tool", "tool_call_id": each.call_id, "content": each.text} for each in step.observed]
+    return [said, *seen]
+
+
+def _text(step: Step) -> list[Message]:
+    """A step in words."""
+    lines = [f"Thought: {step.thought}"] if step.thought else []
+    for call in step.calls:
+        given = json.dumps(dict(call.arguments), ensure_ascii=False)
+        lines += [f"Action: {call.tool}", f"Action Input: {given}"]
+    told: list[Message] = [{"role": "assistant", "content": "\n".join(lines)}] if lines else []
+    if step.observed:
+        seen = "\n".join(f"Observation: {each.text}" for each in step.observed)
+        told.append({"role": "user", "content": seen})
+    return told

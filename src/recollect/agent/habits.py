@@ -1,0 +1,78 @@
+"""How an agent goes about it: its limits, its memory, how it calls tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from recollect.agent.tools.memory_tools import MemoryLimits
+from recollect.agent.working import Room
+from recollect.language.when import TimeWords
+from recollect.settings import Settings
+
+# By the endpoint, as text that is read, or by the endpoint until that refuses.
+ToolCalls: TypeAlias = Literal["auto", "native", "text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one run may take; 0 tokens for any number."""
+
+    iterations: int = 10
+    time_s: float = 120.0
+    tokens: int = 100_000
+    tool_s: float = 30.0
+    answer_tokens: int = 2048
+    # Of one answer of the model's; further ones are told to wait.
+    calls: int = 8
+    observed_chars: int = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHabits:
+    """Everything an agent does alike in every run."""
+
+    limits: Limits = field(default_factory=Limits)
+    room: Room = field(default_factory=Room)
+    tool_calls: ToolCalls = "auto"
+    context: str = ""
+    facts: int = 5
+    episodes: int = 3
+    min_score: float = 0.0
+    memory_tokens: int = 2048
+    memory_tools: MemoryLimits | None = field(default_factory=MemoryLimits)
+    learns: bool = True
+    records: bool = True
+    recall_s: float = 5.0
+    time_words: TimeWords = "prefer"
+    withheld: frozenset[str] = frozenset()
+
+
+def habits_of(settings: Settings) -> AgentHabits:
+    """The habits that settings ask for."""
+    return AgentHabits(
+        limits=Limits(
+            iterations=settings.agent_iterations,
+            time_s=settings.agent_time_s,
+            tokens=settings.agent_tokens,
+            tool_s=settings.agent_tool_s,
+            answer_tokens=settings.agent_answer_tokens,
+        ),
+        room=Room(
+            tokens=settings.agent_working_tokens or settings.llm_context_tokens // 2, keep=settings.agent_keep_steps
+        ),
+        tool_calls=settings.agent_tool_calls,
+        context=settings.agent_context,
+        facts=settings.agent_facts,
+        episodes=settings.agent_episodes,
+        min_score=settings.search_min_score,
+        memory_tokens=settings.context_tokens,
+        memory_tools=MemoryLimits(facts=settings.agent_facts or 1, episodes=settings.agent_episodes or 1)
+        if settings.agent_memory_tools
+        else None,
+        learns=settings.agent_learn,
+        records=settings.agent_episodes_kept,
+        recall_s=settings.recall_timeout_s,
+        time_words=settings.time_words,
+        withheld=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
+    )

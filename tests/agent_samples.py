@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +68,17 @@ def memory_of(home: Path, llm: ScriptedLLM, **more: Any) -> AsyncMemory:
     return opened_async(home, llm, **{"preset": "react-mem", **more})
 
 
+# Those that a test made and may not have closed.
+OPENED: list[Agent] = []
+
+
 def agent_of(memory: AsyncMemory, *tools: Any, **more: Any) -> Agent:
-    return Agent(memory, None, tools or (port_of, restart), **more)
+    agent = Agent(memory, None, tools or (port_of, restart), **more)
+    OPENED.append(agent)
+    return agent
 
 
-def plain(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+async def close_all() -> None:
+    """Let go of the models of all agents that were made."""
+    while OPENED:
+        await OPENED.pop().close()

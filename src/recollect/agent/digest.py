@@ -1,7 +1,7 @@
 """What older steps come to: the gist as a model tells it, if there is one, and by rules what each call gave.
 
 What tools gave and what was decided never depends on a model's summary: a line of each is kept beside it. Where there
-is no room for all, results are shortened alike, then decisions go, then the oldest lines.
+is no room for all, results are shortened alike, then decisions go, then results get shorter, then the oldest go.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from recollect.prompts.data import shortened
 from recollect.read.budget import count_tokens, cut_words
 
 _MOST_LINES = 200
-# How many characters of each result are kept, and tried in turn where there is less room.
-_ROOM_CHARS = (400, 240, 160, 100, 60, 30)
+# How many characters of each result are shown, tried in turn where there is less room; at last without decisions.
+_ROOM_CHARS = (400, 240, 160, 100)
+_TIGHT_CHARS = (160, 100, 60, 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,11 @@ def _fitting(lines: Sequence[Line], limit: int, *, gone: int) -> str:
         if count_tokens(text) <= limit:
             return text
     results = [line for line in lines if not line.is_decision]
-    gone += len(lines) - len(results)
-    least = _ROOM_CHARS[-1]
+    for chars in _TIGHT_CHARS:
+        text = _told(results, chars, gone)
+        if count_tokens(text) <= limit:
+            return text
+    least = _TIGHT_CHARS[-1]
     # The newest that fit; counted from the end, for each line has its own length.
     room, first = limit - count_tokens(_told((), least, gone + len(results))) - 1, len(results)
     while first and (needed := count_tokens(results[first - 1].shown(least)) + 1) <= room:

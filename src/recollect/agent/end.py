@@ -13,6 +13,7 @@ from recollect.agent.step import Step
 from recollect.conversation.run import Run, RunStep, StepKind
 from recollect.errors import RecollectError
 from recollect.model.change import By
+from recollect.model.faults import traced_fault
 from recollect.model.scope import Scope
 from recollect.model.text import mended_text
 from recollect.model.times import now
@@ -69,6 +70,9 @@ async def end(
         await service.care.end_run(scope, run)
     except RecollectError as error:
         _log.warning("what a run came to is not kept: %s", error)
+    except Exception as error:
+        # A fault of ours, or a part that was closed meanwhile: the answer is out, and nobody is there to raise it to.
+        _log.error("what a run came to is not kept. %s", traced_fault(error))
 
 
 def _steps(steps: tuple[Step, ...]) -> Iterator[RunStep]:

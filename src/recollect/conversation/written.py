@@ -83,7 +83,7 @@ def noted(conversation: Conversation, written: Sequence[Written]) -> dict[str, A
         marks |= each.marks
         new += each.invocations
     if new:
-        fields["invocations"] = [*_not_of(conversation.invocations, new), *new][-MAX_INVOCATIONS:]
+        fields["invocations"] = _told_once([*conversation.invocations, *new])[-MAX_INVOCATIONS:]
     if marks:
         held = conversation.metadata.get(MARKS)
         before = dict(held) if isinstance(held, Mapping) else {}
@@ -91,10 +91,10 @@ def noted(conversation: Conversation, written: Sequence[Written]) -> dict[str, A
     return fields
 
 
-def _not_of(held: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The invocations but for those that were made of the turns of a run which now tells of itself."""
-    ends = {each["turn_end"] for each in new if "run_id" in each and "turn_end" in each}
-    return [each for each in held if "run_id" in each or each.get("turn_end") not in ends]
+def _told_once(invocations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The invocations but for those made of the turns of a run that tells of itself, whichever came first."""
+    ends = {each["turn_end"] for each in invocations if "run_id" in each and "turn_end" in each}
+    return [each for each in invocations if "run_id" in each or each.get("turn_end") not in ends]
 
 
 def untold(conversation: Conversation, written: Sequence[Written]) -> list[Written]:

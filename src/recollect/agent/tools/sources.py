@@ -1,0 +1,67 @@
+"""From settings to tools: HTTP requests and MCP servers, opened on first use and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import httpx
+
+from recollect.agent.tools.http import http_tool
+from recollect.agent.tools.mcp import McpSource
+from recollect.agent.tools.tool import Tool
+from recollect.agent.tools.toolbox import Toolbox
+from recollect.errors import RecollectError
+from recollect.settings import Settings
+
+_log = logging.getLogger("recollect")
+
+
+class Sources:
+    """The tools that settings name, for the groups that they name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._groups = settings.agent_groups
+        # Of the time, the agent takes care.
+        self._http = httpx.AsyncClient(timeout=None, follow_redirects=False)  # noqa: S113
+        self._tools = tuple(
+            http_tool(
+                name,
+                each.description,
+                each.url,
+                client=self._http,
+                method=each.method,
+                parameters=each.parameters,
+                optional=each.optional,
+                headers={header: value.get_secret_value() for header, value in each.headers.items()},
+            )
+            for name, each in settings.agent_tools.items()
+        )
+        self._servers = tuple(
+            McpSource(
+                name,
+                command=each.command,
+                args=each.args,
+                env={variable: value.get_secret_value() for variable, value in each.env.items()},
+                url=each.url,
+            )
+            for name, each in settings.agent_mcp.items()
+        )
+
+    async def toolbox(self) -> Toolbox:
+        """All tools that can be had now; a server that is away is logged, and tried again the next time."""
+        found = await asyncio.gather(*(_tools_of(server) for server in self._servers))
+        return Toolbox((*self._tools, *(tool for tools in found for tool in tools)), self._groups)
+
+    async def close(self) -> None:
+        """End the servers that were started, and let go of all connections."""
+        await asyncio.gather(*(server.close() for server in self._servers))
+        await self._http.aclose()
+
+
+async def _tools_of(server: McpSource) -> tuple[Tool, ...]:
+    try:
+        return await server.tools()
+    except RecollectError as error:
+        _log.warning("the agent goes without some tools: %s", error)
+        return ()

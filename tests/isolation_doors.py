@@ -170,6 +170,19 @@ def _twin(route: str) -> str:
     return route[:-1] if route.endswith("/") else f"{route}/"
 
 
-_DOORS = {**MEMORY, **SESSIONS, **REACT, **MEM0}
+_AGENT = {"question": "What do you know about the budget?", "enable_memory": True}
+_IN_DIARY = {"collection": "{project}", "conversation_id": "{session}"}
+AGENT: Cases = {
+    "POST /v1/agent": [
+        Call(json={**_AGENT, "user": "{user}"}, answers=(403,), **CHANGE),
+        Call(json={**_AGENT, "user": "{user}", **_IN_DIARY}, answers=(403,), **CHANGE),
+        Call(json={**_AGENT, "user": "{user}", "enable_memory": False}, answers=(403,), **CHANGE),
+        # The stranger's own collection and conversation of the same names.
+        Call(json={**_AGENT, **_IN_DIARY}, answers=(200,), **CHANGE),
+        Call(json={**_AGENT, **_IN_DIARY, "streaming": True}, answers=(200,), **CHANGE),
+    ],
+}
+
+_DOORS = {**MEMORY, **SESSIONS, **REACT, **MEM0, **AGENT}
 # The same function answers: that it is reached in the same way needs one case.
 DOORS: Cases = {**_DOORS, **{_twin(route): calls[:1] for route, calls in _DOORS.items()}}

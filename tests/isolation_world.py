@@ -273,6 +273,8 @@ def served(home: Path, **more: Any) -> Iterator[World]:
             "auth": "keys",
             "worker": False,
             "upstream_url": llm.base_url,
+            "agent_llm": "scripted",
+            "llm_url": llm.base_url,
             **more,
         }
         app = _FromAnywhere(make_app(load(settings, environ={}).settings))

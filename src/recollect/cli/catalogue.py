@@ -53,6 +53,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "config": Listed("config:config", "Show the settings in force and where they come from."),
         "serve": Listed("serve:serve", "Run the server."),
         "chat": Listed("chat:chat", "Chat with a model that remembers."),
+        "agent": Listed("agent:agent", "Put a question to an agent that reasons and uses tools."),
         "completion": Listed("completion:completion", "Print the completion script for a shell."),
     },
 }

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from recollect import __version__
 from recollect.errors import Unavailable
 from recollect.http.access_log import AccessLog
+from recollect.http.agents import Agents
 from recollect.http.auth.middleware import Authentication
 from recollect.http.auth.rules import read_rules
 from recollect.http.described import describe
@@ -47,6 +48,7 @@ def make_app(settings: Settings) -> FastAPI:
             if settings.worker:
                 service.care.start()
 
+        agents = app.state.agents = Agents(settings)
         late = app.state.late = LateService(settings, on_open=on_open)
         safekeeping = app.state.safekeeping = open_safekeeping(settings, late.get)
         standing = app.state.standing = Standing(late.get, safekeeping)
@@ -60,6 +62,7 @@ def make_app(settings: Settings) -> FastAPI:
                 yield
             await learning
         finally:
+            await agents.close()
             await safekeeping.close()
             await late.close()
             await limits.close()

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.routing import BaseRoute
 
 from recollect.http.auth.shapes import SHAPES, Shape
-from recollect.http.doors import mem0_platform, mem0_server, memory, react, sessions
+from recollect.http.doors import agent, mem0_platform, mem0_server, memory, react, sessions
 from recollect.http.doors.door import Door
 from recollect.http.doors.refusals import Refusal
 
@@ -16,6 +16,7 @@ DOORS: tuple[Door, ...] = (
     memory.router,
     sessions.router,
     react.router,
+    agent.router,
     mem0_platform.router,
     mem0_server.router,
 )

@@ -13,7 +13,8 @@ from starlette.routing import Match, Route
 
 # Of mem0's platform also what this server does not have.
 OURS = frozenset({
-    "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses", "conversations",
+    "agent", "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses",
+    "conversations",
 })  # fmt: skip
 
 

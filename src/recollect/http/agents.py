@@ -1,0 +1,52 @@
+"""The agent of a server: its model, its tools, and one agent over the service, opened by the first who asks."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import Request
+
+from recollect.agent.agent import Agent, open_agent_chat
+from recollect.agent.habits import habits_of
+from recollect.agent.tools.sources import Sources
+from recollect.models.chat import ConversingChat
+from recollect.service import Service
+from recollect.settings import Settings
+
+
+class Agents:
+    """Gives the agent; the tools of a server that was away are there once it is back."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._chat: ConversingChat | None = None
+        self._sources: Sources | None = None
+        self._agent: Agent | None = None
+        self._opening = asyncio.Lock()
+
+    async def of(self, service: Service) -> Agent:
+        """The agent over a service; an InvalidSettings where no model is set."""
+        async with self._opening:
+            if self._chat is None or self._sources is None:
+                self._chat = open_agent_chat(self._settings)
+                self._sources = Sources(self._settings)
+            toolbox = await self._sources.toolbox()
+            if self._agent is None:
+                self._agent = Agent(service, self._chat, toolbox, habits=habits_of(self._settings))
+            self._agent.toolbox = toolbox
+            return self._agent
+
+    async def close(self) -> None:
+        """Wait until what runs came to is kept, then let go of everything."""
+        if self._agent is not None:
+            await self._agent.close()
+        if self._sources is not None:
+            await self._sources.close()
+        if self._chat is not None:
+            await self._chat.close()
+
+
+def agents_of(request: Request) -> Agents:
+    """The agents of the application that is asked."""
+    agents: Agents = request.app.state.agents
+    return agents

@@ -1,0 +1,118 @@
+"""The shapes of the agent: its request and its responses by the names of their design."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from recollect.agent.answer import Answer, Event, EventKind
+from recollect.http.doors.react_shapes import Error
+
+_STEP: dict[str, JsonValue] = {
+    "thought": "I look it up.",
+    "action": "port_of",
+    "arguments": {"service": "payments"},
+    "observation": "8443",
+}
+_ASKED: dict[str, JsonValue] = {
+    "question": "Which port does the payment service use?",
+    "user": "alex",
+    "collection": "payments",
+    "conversation_id": "monday",
+    "enable_memory": True,
+}
+
+
+class AgentStep(BaseModel):
+    """A step that was taken before."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_STEP]})
+
+    thought: str = ""
+    action: str = Field("", description="The name of the tool that was used.")
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    observation: str = ""
+
+
+class AgentRequest(BaseModel):
+    """A question to the agent; without `enable_memory` it is a plain ReAct agent, and nothing is kept."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_ASKED]})
+
+    question: str = Field(min_length=1, max_length=200_000)
+    history: list[AgentStep] = Field(
+        default_factory=list, max_length=200, description="Steps to go on from, in order."
+    )
+    user: str | None = Field(None, description="Whose memory it is, unless a key or a gateway says so.")
+    collection: str | None = Field(None, description="The collection, which is a project of the user's.")
+    conversation_id: str = Field("", description="The conversation; without one, each question begins its own.")
+    streaming: bool = Field(False, description="Answer with Server-Sent Events, as it happens.")
+    state: str = Field("", max_length=20_000, description="Where the work stands, in words.")
+    group: list[str] = Field(default_factory=list, max_length=50, description="Whose tools may be used.")
+    enable_memory: bool = Field(False, description="Begin with what memory has, and keep what the run came to.")
+
+
+class AgentResponse(BaseModel):
+    """What the agent came to; in a stream the last event has it, and those before what they tell of."""
+
+    answer: str
+    thought: str = Field(description="The last thought.")
+    observation: str = Field(description="The last observation.")
+    steps: list[AgentStep]
+    ended: Literal["answered", "iterations", "time", "tokens", "failed"] = Field(
+        description="Why it ended: with an answer, or because something was used up or failed."
+    )
+    conversation_id: str = Field(description="The conversation to go on with; empty without memory.")
+    facts: list[str] = Field(description="Ids of the facts it began with.")
+    episodes: list[str] = Field(description="Ids of the episodes it began with.")
+    notes: list[str] = Field(description="What memory could not do, if anything.")
+    tokens_in: int
+    tokens_out: int
+    error: Error | None = None
+
+
+def response(answer: Answer, error: str = "") -> AgentResponse:
+    """An answer as a response."""
+    steps = [
+        AgentStep(
+            thought=step.thought if not at else "",
+            action=call.tool,
+            arguments=dict(call.arguments),
+            observation=next((seen.text for seen in step.observed if seen.call_id == call.id), ""),
+        )
+        for step in answer.steps
+        for at, call in enumerate(step.calls)
+    ]
+    thoughts = [step.thought for step in answer.steps if step.thought]
+    seen = [each.text for step in answer.steps for each in step.observed]
+    return AgentResponse(
+        answer=answer.text,
+        thought=thoughts[-1] if thoughts else "",
+        observation=seen[-1] if seen else "",
+        steps=steps,
+        ended=answer.ended,
+        conversation_id=answer.conversation_id,
+        facts=list(answer.facts),
+        episodes=list(answer.episodes),
+        notes=list(answer.notes),
+        tokens_in=answer.tokens_in,
+        tokens_out=answer.tokens_out,
+        error=Error(type="ModelUnavailable", message=error) if error else None,
+    )
+
+
+def streamed(event: Event) -> dict[str, Any]:
+    """An event as one of a stream."""
+    match event.kind:
+        case EventKind.ANSWER:
+            assert event.answer is not None
+            return response(event.answer).model_dump(mode="json")
+        case EventKind.ACTION:
+            return {"action": event.tool, "arguments": dict(event.arguments)}
+        case EventKind.ERROR:
+            return {"error": {"type": "ModelUnavailable", "message": event.text}}
+        case EventKind.OBSERVATION:
+            return {"observation": event.text, "action": event.tool, "failed": event.failed}
+        case EventKind.THOUGHT:
+            return {"thought": event.text}

@@ -1,4 +1,4 @@
-"""The agent with a real small model on this machine: that everything is wired, not that so small a model is clever."""
+"""The agent with a real small model on this machine: all is wired, however little so small a model can do."""
 
 from __future__ import annotations
 

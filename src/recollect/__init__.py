@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recollect.agent.agent import Agent
     from recollect.api import AsyncMemory
     from recollect.errors import RecollectError
     from recollect.model.change import Entry, Outcome
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "AsyncMemory",
     "Category",
     "Entry",
@@ -48,6 +50,7 @@ __all__ = [
 
 # Loaded when first asked for, so that `import recollect` costs next to nothing.
 _HOMES = {
+    "Agent": "recollect.agent.agent",
     "AsyncMemory": "recollect.api",
     "Category": "recollect.model.memory",
     "Entry": "recollect.model.change",

@@ -28,7 +28,7 @@ from agent_samples import (
 )
 from remember_samples import claim, learns
 
-from recollect import AsyncMemory
+from recollect import AsyncMemory, Memory
 from recollect.agent import Agent, AgentHabits, function_tool
 from recollect.agent.working import Room
 from recollect.errors import InvalidInput
@@ -406,12 +406,38 @@ async def test_the_end_of_a_conversation_promotes_what_matters(memory: AsyncMemo
     assert len(await episodes(memory)) == 1
 
 
+async def test_looking_things_up_in_memory_is_no_task(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+    agent = agent_of(memory)
+    looks = [calls(call("RetrieveFacts", query="port")), calls(call("ForgetFact", number="f9"))]
+    script(llm, *looks, "I do not know.")
+    await agent.run(QUESTION, **MONDAY)
+    await agent.settled()
+    assert await episodes(memory) == []
+
+
+async def test_what_a_run_costs_is_put_down_and_the_limit_of_the_day_holds(tmp_path: Path, llm: ScriptedLLM) -> None:
+    async with memory_of(tmp_path, llm, worker=False, llm_user_tokens_a_day=100) as memory:
+        agent = agent_of(memory)
+        script(llm, calls(call("port_of", service="payments")), "8443.")
+        answer = await agent.run(QUESTION, **MONDAY)
+        await agent.settled()
+        [spent] = [each for each in await memory.usage(user_id="alex") if each.step == "agent"]
+        assert (spent.calls, spent.tokens_in, spent.tokens_out) == (2, answer.tokens_in, answer.tokens_out)
+        before = len(asked(llm))
+        refused = await agent.run(QUESTION, **MONDAY)
+        assert (refused.ended, len(asked(llm))) == ("tokens", before)
+        assert refused.notes
+        await agent.close()
+
+
 async def test_memory_needs_a_memory_and_a_user(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     chat = OpenAIChat(llm.base_url, model="m")
     with pytest.raises(InvalidInput, match="no memory"):
         await Agent(None, chat).run("Hi there", user_id="alex", enable_memory=True)
     with pytest.raises(InvalidInput, match="user_id"):
         await Agent(memory, chat).run("Hi there", enable_memory=True)
+    with pytest.raises(InvalidInput, match="AsyncMemory"):
+        Agent(Memory(), chat)  # type: ignore[arg-type]
     await chat.close()
 
 

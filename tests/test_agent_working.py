@@ -14,7 +14,7 @@ from recollect.conversation.run import StepKind
 from recollect.errors import InvalidInput
 from recollect.models.openai_chat import OpenAIChat
 from recollect.read.budget import count_tokens
-from recollect.testing.llm_faults import http_error
+from recollect.testing.llm_faults import hang, http_error
 from recollect.testing.scripted_llm import ScriptedLLM
 
 COMPRESS = "An agent is working on a task"
@@ -143,6 +143,16 @@ async def test_rules_sum_up_while_the_model_is_away(llm: ScriptedLLM) -> None:
     memory = WorkingMemory(Room(tokens=400, keep=1), chat=chat)
     for number in range(5):
         await memory.add(step(number, thought="thinking " * 80))
+    assert "look_0(at=0) -> value 0" in memory.summary
+    await chat.close()
+
+
+async def test_a_model_that_takes_too_long_is_done_without(llm: ScriptedLLM) -> None:
+    llm.fault(hang(), times=None)
+    chat = OpenAIChat(llm.base_url, model="m", timeout_s=60)
+    memory = WorkingMemory(Room(tokens=400, keep=1), chat=chat)
+    for number in range(5):
+        await memory.add(step(number, thought="thinking " * 80), within_s=0.05 if number < 4 else 0)
     assert "look_0(at=0) -> value 0" in memory.summary
     await chat.close()
 

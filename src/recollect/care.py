@@ -18,7 +18,7 @@ from recollect.erasing import Erasing
 from recollect.errors import Backlog, RecollectError
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
-from recollect.model.effect import Finish
+from recollect.model.effect import Finish, Spent
 from recollect.model.erase import Erase, Erasure, Receipt, Target
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
 from recollect.model.result import Page
@@ -347,6 +347,14 @@ class Care:
         self.worker.nudge()
 
     # Cost
+
+    async def refusal(self, user: str) -> str:
+        """Why no LLM is to be asked for the user any more today; empty if one may be."""
+        return await refusal(self._ledger, user, self._learning.allowance)
+
+    async def put_down(self, spent: Spent) -> None:
+        """Put down what an LLM was asked for a user outside of our own steps."""
+        await self._ledger.apply(Scope(spent.user), [], by=By(spent.step), effects=[spent])
 
     async def usage(
         self, user: str | None = None, *, since: datetime | None = None, by: Sequence[Part] = ("day", "model", "step")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Self
 
 from recollect.agent.answer import Answer, Event, EventKind
@@ -22,7 +22,7 @@ from recollect.agent.tools.tool import Tool
 from recollect.agent.tools.toolbox import Toolbox
 from recollect.agent.working import UNBOUNDED, WorkingMemory
 from recollect.api import AsyncMemory
-from recollect.errors import InvalidInput, InvalidSettings
+from recollect.errors import InvalidInput, InvalidSettings, RecollectError
 from recollect.model.asked import read_scope
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
@@ -31,6 +31,8 @@ from recollect.models.chat import ConversingChat
 from recollect.service import Service
 from recollect.settings import Settings, load
 from recollect.wiring import open_chat
+
+_REFUSED = "I could not begin: the tokens of this day are used up."
 
 
 class Agent:
@@ -49,6 +51,8 @@ class Agent:
         habits: AgentHabits | None = None,
         enable_memory: bool = False,
     ) -> None:
+        if not isinstance(memory, (AsyncMemory, Service, NoneType)):
+            raise InvalidInput(f"an agent takes an AsyncMemory, not a {type(memory).__name__}")
         self._memory = memory
         self._settings = memory.settings if isinstance(memory, AsyncMemory) else None
         self._model = model
@@ -100,6 +104,11 @@ class Agent:
         scope = read_scope(user_id, project_id, session_id or new_id())
         service = await self._service()
         await self._ended(scope)
+        chat = await self._chat()
+        if refused := await self._refusal(service, scope):
+            answer = Answer(text=_REFUSED, ended="tokens", conversation_id=scope.session, notes=(refused,))
+            yield Event(kind=EventKind.ANSWER, text=_REFUSED, answer=answer, failed=True)
+            return
         begun = await begin(service, scope, question, state=state, habits=self.habits)
         hands = self._hands(service, scope)
         asked = Asked(
@@ -109,7 +118,7 @@ class Agent:
             recalled=begun.block,
             memory_tools=[tool.name for tool in hands if tool.name in tools.with_tools(hands).allowed(group)],
         )
-        working = WorkingMemory(self.habits.room, chat=await self._chat())
+        working = WorkingMemory(self.habits.room, chat=chat)
         loop = await self._loop(asked, tools.with_tools(hands), group, working, steps)
         async with aclosing(self._events(loop)) as events:
             async for event in events:
@@ -180,7 +189,8 @@ class Agent:
             try:
                 if before is not None:
                     await asyncio.wait([before])
-                await end(service, scope, question, answer, told=told, habits=self.habits)
+                model = (await self._chat()).model
+                await end(service, scope, question, answer, told=told, habits=self.habits, model=model)
             finally:
                 if self._ending.get(scope) is task:
                     del self._ending[scope]
@@ -191,6 +201,13 @@ class Agent:
         """Wait until what the last run of this conversation came to is kept: this one begins with it."""
         if (task := self._ending.get(scope)) is not None:
             await asyncio.wait([task])
+
+    async def _refusal(self, service: Service, scope: Scope) -> str:
+        """Why the model may not be asked for this user any more today; a memory that is away says nothing."""
+        try:
+            return await service.care.refusal(scope.user)
+        except RecollectError:
+            return ""
 
     def _hands(self, service: Service, scope: Scope) -> tuple[Tool, ...]:
         limits = self.habits.memory_tools

@@ -35,6 +35,8 @@ class Answer:
     steps: tuple[Step, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
+    # How often the model was asked.
+    asked: int = 0
     run_id: str = ""
     conversation_id: str = ""
     facts: tuple[str, ...] = ()

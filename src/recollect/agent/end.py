@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from recollect.agent.answer import Answer
 from recollect.agent.habits import AgentHabits
 from recollect.agent.lessons import lessons_of
 from recollect.agent.step import Step
+from recollect.agent.tools.memory_tools import MEMORY_TOOLS
 from recollect.conversation.run import Run, RunStep, StepKind
 from recollect.errors import RecollectError
 from recollect.model.change import By
+from recollect.model.effect import Spent
 from recollect.model.faults import traced_fault
 from recollect.model.scope import Scope
 from recollect.model.text import mended_text
@@ -49,24 +51,36 @@ async def tell(service: Service, scope: Scope, question: str, answer: Answer, *,
 
 
 async def end(
-    service: Service, scope: Scope, question: str, answer: Answer, *, told: Told, habits: AgentHabits
+    service: Service, scope: Scope, question: str, answer: Answer, *, told: Told, habits: AgentHabits, model: str
 ) -> None:
     """Keep what the run came to with its conversation, and as an episode if it was a task; a model confirms that.
 
     Nobody waits for it, so what goes wrong is logged.
     """
+    work = tuple(_without_memory(answer.steps)) if habits.records else ()
     run = Run(
         id=answer.run_id,
         goal=mended_text(question),
-        steps=tuple(_steps(answer.steps)) if habits.records else (),
+        steps=tuple(_steps(work)),
         answer=mended_text(answer.text),
         success=answer.success,
-        lessons=lessons_of(answer) if habits.records else (),
+        lessons=lessons_of(replace(answer, steps=work)) if habits.records else (),
         turns=tuple(turn.id for turn in told.turns),
         last_turn=told.turns[-1].position if told.turns else 0,
         ended_at=now(),
     )
+    spent = Spent(
+        user=scope.user,
+        step=BY,
+        model=model,
+        calls=answer.asked,
+        tokens_in=answer.tokens_in,
+        tokens_out=answer.tokens_out,
+        at=run.ended_at,
+    )
     try:
+        if spent.calls:
+            await service.care.put_down(spent)
         await service.care.end_run(scope, run)
     except RecollectError as error:
         _log.warning("what a run came to is not kept: %s", error)
@@ -75,7 +89,16 @@ async def end(
         _log.error("what a run came to is not kept. %s", traced_fault(error))
 
 
-def _steps(steps: tuple[Step, ...]) -> Iterator[RunStep]:
+def _without_memory(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps but for what was done with memory: to look something up there is no work on the task."""
+    for step in steps:
+        calls = tuple(call for call in step.calls if call.tool not in MEMORY_TOOLS)
+        ids = {call.id for call in calls}
+        if calls or not step.calls:
+            yield replace(step, calls=calls, observed=tuple(seen for seen in step.observed if seen.call_id in ids))
+
+
+def _steps(steps: Sequence[Step]) -> Iterator[RunStep]:
     for step in steps:
         if step.thought:
             yield RunStep(StepKind.THOUGHT, mended_text(step.thought))

@@ -50,6 +50,7 @@ class Loop:
     steps: list[Step] = field(default_factory=list)
     tokens_in: int = 0
     tokens_out: int = 0
+    times_asked: int = 0
     _deadline: float = 0.0
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -99,7 +100,7 @@ class Loop:
             yield Event(kind=EventKind.OBSERVATION, text=seen.text, tool=seen.tool, failed=seen.failed)
         step = Step(thought=spoken.thought, calls=spoken.calls, observed=tuple(observed))
         self.steps.append(step)
-        await self.working.add(step)
+        await self.working.add(step, within_s=self._deadline - _clock())
 
     async def _observe(self, at: int, call: Call) -> Observed:
         """What comes of one call, whatever that is."""
@@ -173,11 +174,14 @@ class Loop:
         if _clock() >= self._deadline:
             return "time"
         most = self.limits.tokens
-        return "tokens" if most and self.tokens_in + self.tokens_out >= most else None
+        summing = self.working.cost
+        spent = self.tokens_in + self.tokens_out + summing.tokens_in + summing.tokens_out
+        return "tokens" if most and spent >= most else None
 
     def _spend(self, said: Said | BrokenAnswer, messages: Sequence[Mapping[str, Any]] = ()) -> None:
         """Count what it cost; where the server does not say, on the safe side."""
         text = said.text if isinstance(said, Said) else ""
+        self.times_asked += 1
         self.tokens_in += said.tokens_in or sum(count_tokens(str(each.get("content"))) for each in messages)
         self.tokens_out += said.tokens_out or count_tokens(text)
 
@@ -199,6 +203,7 @@ class Loop:
             steps=tuple(self.steps),
             tokens_in=self.tokens_in + self.working.cost.tokens_in,
             tokens_out=self.tokens_out + self.working.cost.tokens_out,
+            asked=self.times_asked + self.working.cost.calls,
         )
         return Event(kind=EventKind.ANSWER, text=text, answer=answer, failed=ended != "answered")
 

@@ -6,6 +6,7 @@ the last ones always fit, a step that is too long for its share is cut as it com
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -80,8 +81,11 @@ class WorkingMemory:
         """How many tokens it has in a prompt, on the safe side."""
         return _total(self.steps) + count_tokens(self.summary)
 
-    async def add(self, step: Step) -> Step:
-        """Take a step in, cut if need be, and sum up older ones if it gets too much; gives the step as it is kept."""
+    async def add(self, step: Step, *, within_s: float | None = None) -> Step:
+        """Take a step in, cut if need be, and sum up older ones if it gets too much; gives the step as it is kept.
+
+        A model that would take longer than `within_s` is done without.
+        """
         if not self.room.tokens:
             self.steps = (*self.steps, step)
             return step
@@ -89,14 +93,15 @@ class WorkingMemory:
         steps = (*self.steps, step)
         if _total(steps) + count_tokens(self.summary) > self.room.tokens:
             older, steps = steps[: -self.room.keep], steps[-self.room.keep :]
-            self._digest = self._digest.with_steps(older, await self._gist(older))
+            self._digest = self._digest.with_steps(older, await self._gist(older, within_s))
             self.compressed += len(older)
         self.steps = steps
         return step
 
-    async def _gist(self, older: Sequence[Step]) -> str:
+    async def _gist(self, older: Sequence[Step], within_s: float | None) -> str:
         """What the model makes of the steps; nothing if there is none, or it cannot be used."""
-        if self._chat is None or not older:
+        limit_s = self._timeout_s if within_s is None else min(self._timeout_s, within_s)
+        if self._chat is None or not older or limit_s <= 0:
             return ""
         lines = [json_line({str(item.kind): item.content}) for step in older for item in step.items]
         question = prompt("agent_compress").fill(
@@ -105,9 +110,10 @@ class WorkingMemory:
             steps="\n".join(lines),
         )
         try:
-            told = await ask_text(self._chat, question, judge=_judged, timeout_s=self._timeout_s)
-        except RecollectError as error:
-            _log.info("working memory is summed up by rules: %s", error)
+            async with asyncio.timeout(limit_s):
+                told = await ask_text(self._chat, question, judge=_judged, timeout_s=limit_s)
+        except (RecollectError, TimeoutError) as error:
+            _log.info("working memory is summed up by rules: %s", error or "it took too long")
             return ""
         self.cost += told.cost
         return told.text

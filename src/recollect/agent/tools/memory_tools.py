@@ -28,6 +28,7 @@ from recollect.service import Service
 from recollect.write.screening.imperatives import imperative_in
 
 SOURCE = "agent"
+MEMORY_TOOLS = ("RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact")
 _NO_FACTS = (Category.EPISODE, Category.SUMMARY, Category.TURN)
 _CONFIDENCE = 0.7
 _REVIEW = "it tells what to do ('{phrase}'), and an agent says it, not the user"
@@ -60,14 +61,14 @@ def memory_tools(
 ) -> tuple[Tool, ...]:
     """The tools of one run over the memory of one scope; its counts begin at nothing."""
     hands = _Hands(service, scope, By(by), limits or MemoryLimits(), withheld)
-    named: dict[str, Callable[..., Any]] = {
-        "RetrieveFacts": hands.retrieve_facts,
-        "RecallEpisodes": hands.recall_episodes,
-        "StoreFact": hands.store_fact,
-        "CorrectFact": hands.correct_fact,
-        "ForgetFact": hands.forget_fact,
-    }
-    return tuple(function_tool(function, name=name) for name, function in named.items())
+    functions: Sequence[Callable[..., Any]] = (
+        hands.retrieve_facts,
+        hands.recall_episodes,
+        hands.store_fact,
+        hands.correct_fact,
+        hands.forget_fact,
+    )
+    return tuple(function_tool(each, name=name) for name, each in zip(MEMORY_TOOLS, functions, strict=True))
 
 
 @dataclass(slots=True)

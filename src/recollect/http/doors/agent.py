@@ -17,6 +17,7 @@ from recollect.http.doors import react_shapes
 from recollect.http.doors.agent_shapes import AgentRequest, AgentResponse, response, streamed
 from recollect.http.doors.asking import Asking, Caller, Serving
 from recollect.http.doors.door import Door, refusals
+from recollect.model.text import checked_text
 
 EVENTS = "text/event-stream"
 
@@ -49,7 +50,8 @@ async def ask_agent(
 ) -> Any:
     """Put a question to the agent, which reasons and uses tools until it has an answer; with memory it learns."""
     agent = await agents.of(service)
-    # Who may ask for which tools is known before a stream begins, and so is whose memory it is.
+    # What is wrong with a request is told before a stream begins.
+    checked_text(asked.question, name="question")
     agent.toolbox.allowed(asked.group)
     events = agent.stream(
         asked.question,

@@ -134,7 +134,7 @@ def test_history_and_state_are_gone_on_from_and_a_group_has_its_tools(client: Te
 @pytest.mark.parametrize(
     ("body", "status", "kind"),
     [
-        ({"question": ""}, 400, "InvalidInput"),
+        ({"question": ""}, 400, "InvalidText"),
         ({"question": "  "}, 400, "InvalidText"),
         ({"question": "  ", "streaming": True}, 400, "InvalidText"),
         ({"question": "x", "grop": []}, 400, "InvalidInput"),

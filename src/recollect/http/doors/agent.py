@@ -16,16 +16,17 @@ from recollect.http.agents import Agents, agents_of
 from recollect.http.doors import react_shapes
 from recollect.http.doors.agent_shapes import AgentRequest, AgentResponse, response, streamed
 from recollect.http.doors.asking import Asking, Caller, Serving
-from recollect.http.doors.door import Door, refusals
+from recollect.http.doors.door import Door
 from recollect.model.text import checked_text
 
 EVENTS = "text/event-stream"
 
 router = Door(
+    called="agent",
     prefix="/v1",
     tags=["agent"],
     shape=react_shapes.refused,
-    responses=refusals(react_shapes.Failed, 400, 403, 503),
+    refused=react_shapes.Failed,
 )
 
 _SCHEMA = {

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from recollect.agent.answer import Answer, Event, EventKind
-from recollect.http.doors.react_shapes import Error
+from recollect.http.doors.given import Given, Name, Text, Words
+from recollect.http.doors.react_shapes import ReactError
 
 _STEP: dict[str, JsonValue] = {
     "thought": "I look it up.",
@@ -24,32 +25,34 @@ _ASKED: dict[str, JsonValue] = {
 }
 
 
-class AgentStep(BaseModel):
+class AgentStep(Given):
     """A step that was taken before."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_STEP]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_STEP]})
 
-    thought: str = ""
-    action: str = Field("", description="The name of the tool that was used.")
+    thought: Words = ""
+    action: Words = Field(default="", description="The name of the tool that was used.")
     arguments: dict[str, Any] = Field(default_factory=dict)
-    observation: str = ""
+    observation: Words = ""
 
 
-class AgentRequest(BaseModel):
+class AgentRequest(Given):
     """A question to the agent; without `enable_memory` it is a plain ReAct agent, and nothing is kept."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_ASKED]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_ASKED]})
 
-    question: str = Field(min_length=1, max_length=200_000)
+    question: Text
     history: list[AgentStep] = Field(
         default_factory=list, max_length=200, description="Steps to go on from, in order."
     )
-    user: str | None = Field(None, description="Whose memory it is, unless a key or a gateway says so.")
-    collection: str | None = Field(None, description="The collection, which is a project of the user's.")
-    conversation_id: str = Field("", description="The conversation; without one, each question begins its own.")
+    user: Name | None = Field(default=None, description="Whose memory it is, unless a key or a gateway says so.")
+    collection: Name | None = Field(default=None, description="The collection, which is a project of the user's.")
+    conversation_id: Name = Field(
+        default="", description="The conversation; without one, each question begins its own."
+    )
     streaming: bool = Field(False, description="Answer with Server-Sent Events, as it happens.")
-    state: str = Field("", max_length=20_000, description="Where the work stands, in words.")
-    group: list[str] = Field(default_factory=list, max_length=50, description="Whose tools may be used.")
+    state: Words = Field(default="", description="Where the work stands, in words.")
+    group: list[Name] = Field(default_factory=list, max_length=50, description="Whose tools may be used.")
     enable_memory: bool = Field(False, description="Begin with what memory has, and keep what the run came to.")
 
 
@@ -69,7 +72,7 @@ class AgentResponse(BaseModel):
     notes: list[str] = Field(description="What memory could not do, if anything.")
     tokens_in: int
     tokens_out: int
-    error: Error | None = None
+    error: ReactError | None = None
 
 
 def response(answer: Answer, error: str = "") -> AgentResponse:
@@ -98,7 +101,7 @@ def response(answer: Answer, error: str = "") -> AgentResponse:
         notes=list(answer.notes),
         tokens_in=answer.tokens_in,
         tokens_out=answer.tokens_out,
-        error=Error(type="ModelUnavailable", message=error) if error else None,
+        error=ReactError(type="ModelUnavailable", message=error) if error else None,
     )
 
 

@@ -334,7 +334,7 @@ async def test_a_long_run_is_compressed_and_goes_on(memory: AsyncMemory, llm: Sc
     reads = [calls(call("read_log", page=page), thought=f"I read page {page}.") for page in range(12)]
     script(llm, *reads, "The codes are known.")
     llm.when("An agent is working on a task").reply("The log was read page by page.")
-    room = Room(tokens=1500, keep=2)
+    room = Room(tokens=1500, keep=2, most=1500)
     agent = agent_of(memory, read_log, habits=AgentHabits(room=room, limits=_few(20)))
     answer = await agent.run("Which codes are in the log?", **MONDAY)
     assert answer.text == "The codes are known."

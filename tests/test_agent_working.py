@@ -41,7 +41,12 @@ steps = st.builds(
     failed=st.booleans(),
     calls=st.integers(0, 12),
 )
-rooms = st.builds(lambda tokens, keep: Room(tokens=tokens, keep=keep), st.integers(400, 4000), st.integers(1, 5))
+rooms = st.builds(
+    lambda tokens, keep, more: Room(tokens=tokens, keep=keep, most=tokens + more),
+    st.integers(400, 4000),
+    st.integers(1, 5),
+    st.sampled_from([0, 100, 5000]),
+)
 
 
 @given(rooms, st.lists(steps, max_size=12))
@@ -53,7 +58,9 @@ def test_the_total_never_exceeds_the_budget_and_the_last_steps_stand_as_they_cam
         kept: list[Step] = []
         for each in added:
             kept.append(await memory.add(each))
-            assert memory.tokens <= room.tokens
+            assert memory.tokens <= room.most
+            # Over the threshold only for the sake of the last ones.
+            assert memory.tokens <= room.tokens or len(memory.steps) <= room.keep
             assert memory.tokens == sum(item.tokens for item in memory.items) + count_tokens(memory.summary)
             # The last N, and as they were taken in: only what is too long for its share was cut, then.
             assert memory.steps[-room.keep :] == tuple(kept[-room.keep :])
@@ -81,7 +88,7 @@ def test_what_tools_gave_and_what_was_decided_outlives_compression(numbers: list
 
 
 async def test_results_are_shortened_before_any_goes_and_decisions_go_before_results() -> None:
-    memory = WorkingMemory(Room(tokens=LEAST_TOKENS, keep=1))
+    memory = WorkingMemory(Room(tokens=LEAST_TOKENS, keep=1, most=LEAST_TOKENS))
     for number in range(30):
         await memory.add(step(number, result=f"answer {number} " + "and more " * 40))
     told = memory.summary
@@ -102,6 +109,28 @@ async def test_nothing_is_summed_up_while_everything_fits() -> None:
     assert memory.items[2].metadata == {"tool": "look_0", "call_id": "c0.0", "failed": False}
 
 
+async def test_a_long_result_stands_whole_while_it_is_new_and_short_when_it_is_old() -> None:
+    memory = WorkingMemory()
+    long = step(1, result="The first line. " + "word " * 4000)
+    assert await memory.add(long) == long
+    assert memory.tokens > memory.room.tokens
+    for number in range(2, 5):
+        await memory.add(step(number))
+    assert "look_1(at=0) -> The first line." in memory.summary
+    assert memory.tokens < 1000
+
+
+async def test_the_model_is_not_asked_for_every_step(llm: ScriptedLLM) -> None:
+    llm.when(COMPRESS).reply("It was looked at.")
+    chat = OpenAIChat(llm.base_url, model="m")
+    memory = WorkingMemory(Room(tokens=2000, keep=2), chat=chat)
+    for number in range(40):
+        await memory.add(step(number, result="found " * 300))
+    assert memory.compressed > 30
+    assert 5 < len(llm.calls("chat")) < 25
+    await chat.close()
+
+
 async def test_without_a_limit_nothing_is_ever_cut() -> None:
     memory = WorkingMemory(Room(tokens=0))
     long = step(1, result="word " * 20_000)
@@ -115,7 +144,7 @@ async def test_without_a_limit_nothing_is_ever_cut() -> None:
 async def test_a_model_tells_the_gist_and_the_results_stand_beside_it(llm: ScriptedLLM) -> None:
     llm.when(COMPRESS).reply("The port is in the configuration; the registry does not know it.")
     chat = OpenAIChat(llm.base_url, model="m")
-    memory = WorkingMemory(Room(tokens=800, keep=2), chat=chat)
+    memory = WorkingMemory(Room(tokens=800, keep=2, most=800), chat=chat)
     for number in range(12):
         await memory.add(step(number, result=f"port {number}", thought="thinking " * 80))
     assert memory.summary.startswith("The port is in the configuration")
@@ -129,7 +158,7 @@ async def test_a_model_tells_the_gist_and_the_results_stand_beside_it(llm: Scrip
 async def test_rules_sum_up_where_the_model_does_not(llm: ScriptedLLM, said: str) -> None:
     llm.default = said
     chat = OpenAIChat(llm.base_url, model="m", timeout_s=30)
-    memory = WorkingMemory(Room(tokens=800, keep=2), chat=chat)
+    memory = WorkingMemory(Room(tokens=800, keep=2, most=800), chat=chat)
     for number in range(8):
         await memory.add(step(number, result=f"port {number}", thought="thinking " * 80))
     assert "look_0(at=0) -> port 0" in memory.summary
@@ -140,7 +169,7 @@ async def test_rules_sum_up_where_the_model_does_not(llm: ScriptedLLM, said: str
 async def test_rules_sum_up_while_the_model_is_away(llm: ScriptedLLM) -> None:
     llm.fault(http_error(500), times=None)
     chat = OpenAIChat(llm.base_url, model="m", timeout_s=30)
-    memory = WorkingMemory(Room(tokens=400, keep=1), chat=chat)
+    memory = WorkingMemory(Room(tokens=400, keep=1, most=400), chat=chat)
     for number in range(5):
         await memory.add(step(number, thought="thinking " * 80))
     assert "look_0(at=0) -> value 0" in memory.summary
@@ -150,7 +179,7 @@ async def test_rules_sum_up_while_the_model_is_away(llm: ScriptedLLM) -> None:
 async def test_a_model_that_takes_too_long_is_done_without(llm: ScriptedLLM) -> None:
     llm.fault(hang(), times=None)
     chat = OpenAIChat(llm.base_url, model="m", timeout_s=60)
-    memory = WorkingMemory(Room(tokens=400, keep=1), chat=chat)
+    memory = WorkingMemory(Room(tokens=400, keep=1, most=400), chat=chat)
     for number in range(5):
         await memory.add(step(number, thought="thinking " * 80), within_s=0.05 if number < 4 else 0)
     assert "look_0(at=0) -> value 0" in memory.summary
@@ -170,6 +199,6 @@ def test_a_step_that_is_too_long_keeps_the_beginning_of_everything() -> None:
 
 
 def test_a_room_that_is_too_small_is_refused() -> None:
-    for wrong in ({"tokens": 100}, {"keep": 0}):
+    for wrong in ({"tokens": 100}, {"keep": 0}, {"tokens": 2000, "most": 1000}):
         with pytest.raises(InvalidInput):
             Room(**wrong)

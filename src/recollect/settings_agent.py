@@ -58,9 +58,20 @@ class AgentSettings(BaseModel):
     agent_working_tokens: Annotated[
         int,
         Field(
-            ge=0, le=1_000_000, description="Most tokens of a run's working memory; 0 for half of llm_context_tokens."
+            ge=400,
+            le=1_000_000,
+            description="From so many tokens on, older steps in a run's working memory are summed up.",
         ),
     ] = 2000
+    agent_working_most: Annotated[
+        int,
+        Field(
+            ge=400,
+            le=1_000_000,
+            description="Most tokens of working memory: what a tool gives beyond its share of them is cut. Of a "
+            "local model's window it takes half at most.",
+        ),
+    ] = 16_000
     agent_keep_steps: Annotated[
         int, Field(ge=1, le=20, description="How many of the last steps working memory keeps word for word.")
     ] = 3

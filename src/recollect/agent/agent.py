@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import NoneType, TracebackType
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from recollect.agent.handed import read_history
 from recollect.agent.loop import Loop
 from recollect.agent.start import Begun, begin
 from recollect.agent.step import Step
-from recollect.agent.tools.memory_tools import memory_tools
+from recollect.agent.tools.memory_tools import MEMORY_TOOLS, memory_tools
 from recollect.agent.tools.tool import Tool
 from recollect.agent.tools.toolbox import Toolbox
 from recollect.agent.working import UNBOUNDED, WorkingMemory
@@ -31,6 +31,15 @@ from recollect.models.chat import ConversingChat
 from recollect.service import Service
 from recollect.settings import Settings, load
 from recollect.wiring import open_chat
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    question: str
+    state: str
+    group: tuple[str, ...]
+    steps: tuple[Step, ...]
+
 
 _REFUSED = "I could not begin: the tokens of this day are used up."
 
@@ -90,40 +99,46 @@ class Agent:
         Who stops listening stops the run. `history` are steps that were taken before, `state` says where the work
         stands, `group` which tools may be used.
         """
-        checked_text(question, name="question")
-        steps = read_history(history)
-        tools = self.toolbox
+        task = _Task(checked_text(question, name="question"), state, tuple(group), read_history(history))
         enabled = self._enabled if enable_memory is None else enable_memory
-        if not enabled:
-            asked = Asked(question=question, state=state, context=self.habits.context)
-            loop = await self._loop(asked, tools, group, WorkingMemory(UNBOUNDED), steps)
-            async with aclosing(self._events(loop)) as events:
-                async for event in events:
-                    yield event
-            return
-        scope = read_scope(user_id, project_id, session_id or new_id())
+        events = self._plain(task)
+        if enabled:
+            events = self._remembering(task, read_scope(user_id, project_id, session_id or new_id()))
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def _plain(self, task: _Task) -> AsyncGenerator[Event, None]:
+        """A run without memory."""
+        asked = Asked(question=task.question, state=task.state, context=self.habits.context)
+        loop = await self._loop(asked, self.toolbox.allowed(task.group), WorkingMemory(UNBOUNDED), task)
+        async with aclosing(self._events(loop)) as events:
+            async for event in events:
+                yield event
+
+    async def _remembering(self, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
+        """A run that begins with what memory has, and leaves there what it came to."""
         service = await self._service()
         await self._ended(scope)
-        chat = await self._chat()
         if refused := await self._refusal(service, scope):
             answer = Answer(text=_REFUSED, ended="tokens", conversation_id=scope.session, notes=(refused,))
             yield Event(kind=EventKind.ANSWER, text=_REFUSED, answer=answer, failed=True)
             return
-        begun = await begin(service, scope, question, state=state, habits=self.habits)
-        hands = self._hands(service, scope)
+        begun = await begin(service, scope, task.question, state=task.state, habits=self.habits)
+        tools = self.toolbox.with_tools(self._hands(service, scope)).allowed(task.group)
         asked = Asked(
-            question=question,
-            state=state,
+            question=task.question,
+            state=task.state,
             context=self.habits.context,
             recalled=begun.block,
-            memory_tools=[tool.name for tool in hands if tool.name in tools.with_tools(hands).allowed(group)],
+            memory_tools=[name for name in tools if name in MEMORY_TOOLS],
         )
-        working = WorkingMemory(self.habits.room, chat=chat)
-        loop = await self._loop(asked, tools.with_tools(hands), group, working, steps)
+        working = WorkingMemory(self.habits.room, chat=await self._chat())
+        loop = await self._loop(asked, tools, working, task)
         async with aclosing(self._events(loop)) as events:
             async for event in events:
                 done = event.answer is not None
-                yield await self._finish(service, scope, question, event, begun) if done else event
+                yield await self._finish(service, scope, task.question, event, begun) if done else event
 
     async def settled(self) -> None:
         """Wait until what runs came to is kept."""
@@ -145,15 +160,13 @@ class Agent:
     ) -> None:
         await self.close()
 
-    async def _loop(
-        self, asked: Asked, tools: Toolbox, group: Sequence[str], working: WorkingMemory, steps: Sequence[Step]
-    ) -> Loop:
-        for step in steps:
+    async def _loop(self, asked: Asked, tools: Mapping[str, Tool], working: WorkingMemory, task: _Task) -> Loop:
+        for step in task.steps:
             await working.add(step)
         return Loop(
             chat=await self._chat(),
             asked=asked,
-            tools=tools.allowed(group),
+            tools=tools,
             working=working,
             limits=self.habits.limits,
             mode=self._mode,

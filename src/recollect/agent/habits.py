@@ -58,9 +58,7 @@ def habits_of(settings: Settings) -> AgentHabits:
             tool_s=settings.agent_tool_s,
             answer_tokens=settings.agent_answer_tokens,
         ),
-        room=Room(
-            tokens=settings.agent_working_tokens or settings.llm_context_tokens // 2, keep=settings.agent_keep_steps
-        ),
+        room=_room(settings),
         tool_calls=settings.agent_tool_calls,
         context=settings.agent_context,
         facts=settings.agent_facts,
@@ -75,4 +73,17 @@ def habits_of(settings: Settings) -> AgentHabits:
         recall_s=settings.recall_timeout_s,
         time_words=settings.time_words,
         withheld=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
+    )
+
+
+def _room(settings: Settings) -> Room:
+    """Of a model on this machine at most half of its window."""
+    half = settings.llm_context_tokens // 2
+    is_local = (settings.agent_llm or settings.llm).startswith("local:")
+    tokens = settings.agent_working_tokens
+    most = max(settings.agent_working_most, tokens)
+    return Room(
+        tokens=min(tokens, half) if is_local else tokens,
+        keep=settings.agent_keep_steps,
+        most=min(most, half) if is_local else most,
     )

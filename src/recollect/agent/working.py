@@ -1,7 +1,7 @@
 """Working memory: the steps of one run, in RAM, never more tokens than its budget.
 
-The last steps stand word for word. Once the whole would be over the budget, the older ones become a digest. So that
-the last ones always fit, a step that is too long for its share is cut as it comes in: what tools gave first.
+The last steps stand word for word. Once the whole is over its threshold, the older ones become a digest. So that the
+last ones always fit the budget, a step that is too long for its share is cut as it comes in: what tools gave first.
 """
 
 from __future__ import annotations
@@ -18,25 +18,31 @@ from recollect.conversation.written import Cost
 from recollect.errors import InvalidInput, RecollectError
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
-from recollect.prompts.data import json_line, new_fence
+from recollect.prompts.data import json_line, new_fence, shortened
 from recollect.read.budget import count_tokens, cut_words
 
 _log = logging.getLogger("recollect")
 
 LEAST_TOKENS = 400
 _GIST_CHARS = 2_000
+# Of each item, as the model is shown it that sums up.
+_SHOWN = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How much working memory holds, and how many of the last steps word for word; 0 tokens for any number."""
+    """From how many tokens on older steps are summed up, how many of the last are not, and the budget of the whole.
+
+    0 tokens are no limit at all.
+    """
 
     tokens: int = 2000
     keep: int = 3
+    most: int = 16_000
 
     def __post_init__(self) -> None:
-        if self.tokens and self.tokens < LEAST_TOKENS:
-            raise InvalidInput(f"working memory has at least {LEAST_TOKENS} tokens, or 0 for no limit")
+        if self.tokens and not LEAST_TOKENS <= self.tokens <= self.most:
+            raise InvalidInput(f"working memory has from {LEAST_TOKENS} tokens to its budget, or 0 for no limit")
         if not 1 <= self.keep <= 20:
             raise InvalidInput("working memory keeps 1 to 20 of the last steps word for word")
 
@@ -48,7 +54,7 @@ class Room:
     @property
     def step(self) -> int:
         """Most tokens of one step."""
-        return (self.tokens - self.digest) // self.keep
+        return (self.most - self.digest) // self.keep
 
 
 UNBOUNDED = Room(tokens=0)
@@ -63,6 +69,8 @@ class WorkingMemory:
         self.compressed = 0
         self.cost = Cost()
         self._digest = Digest()
+        # What was summed up by rules, and not yet told to the model.
+        self._untold: tuple[Step, ...] = ()
         self._chat = chat
         self._timeout_s = timeout_s
 
@@ -91,8 +99,9 @@ class WorkingMemory:
             return step
         step = fitted(step, self.room.step)
         steps = (*self.steps, step)
-        if _total(steps) + count_tokens(self.summary) > self.room.tokens:
-            older, steps = steps[: -self.room.keep], steps[-self.room.keep :]
+        older = steps[: -self.room.keep]
+        if older and _total(steps) + count_tokens(self.summary) > self.room.tokens:
+            steps = steps[-self.room.keep :]
             self._digest = self._digest.with_steps(older, await self._gist(older, within_s))
             self.compressed += len(older)
         self.steps = steps
@@ -101,9 +110,14 @@ class WorkingMemory:
     async def _gist(self, older: Sequence[Step], within_s: float | None) -> str:
         """What the model makes of the steps; nothing if there is none, or it cannot be used."""
         limit_s = self._timeout_s if within_s is None else min(self._timeout_s, within_s)
-        if self._chat is None or not older or limit_s <= 0:
+        self._untold = (*self._untold, *older)
+        # Asked for every step it would cost more than it saves; what tools gave is told by rules at once.
+        if self._chat is None or limit_s <= 0 or _total(self._untold) < self.room.tokens // 2:
             return ""
-        lines = [json_line({str(item.kind): item.content}) for step in older for item in step.items]
+        untold, self._untold = self._untold, ()
+        lines = [
+            json_line({str(item.kind): shortened(item.content, _SHOWN)}) for each in untold for item in each.items
+        ]
         question = prompt("agent_compress").fill(
             fence=new_fence(),
             summary=json_line({"summary so far": self._digest.gist or None}),

@@ -53,7 +53,7 @@ def http_tool(
 
     async def run(arguments: Mapping[str, Any]) -> str:
         _check(takes, needed, arguments)
-        address = _PLACE.sub(lambda place: quote(_text(arguments[place[1]]), safe=""), url)
+        address = _PLACE.sub(lambda place: _part(place[1], arguments[place[1]]), url)
         rest = {each: value for each, value in arguments.items() if each not in places}
         body: dict[str, Any] = {}
         if rest:
@@ -82,6 +82,14 @@ def _check(takes: Mapping[str, Any], needed: Sequence[str], arguments: Mapping[s
             wrong.append(f"{each} must be of type {kind}")
     if wrong:
         raise ToolFailed(f"the arguments do not fit: {'; '.join(wrong)}")
+
+
+def _part(name: str, value: Any) -> str:
+    """A value as a part of an address that stays where it is put."""
+    text = _text(value)
+    if text in ("", ".", ".."):
+        raise ToolFailed(f"the arguments do not fit: {name} must not be {text!r}")
+    return quote(text, safe="")
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _START_S = 30.0
 _PING_S = 5.0
+_AGAIN_S = 30.0
 _MOST_PAGES = 100
 
 
@@ -38,11 +39,21 @@ class McpSource:
         self._ready: asyncio.Future[Client] | None = None
         self._closing = asyncio.Event()
         self._tools: tuple[Tool, ...] | None = None
+        # Until when it is not tried again, and why.
+        self._failed: tuple[float, str] | None = None
 
     async def tools(self) -> tuple[Tool, ...]:
         """Its tools, each with the server's name before its own; an Unavailable while it cannot be reached."""
         if self._tools is None:
-            self._tools = await self._listed(await self._client())
+            clock = asyncio.get_running_loop().time
+            if self._failed is not None and clock() < self._failed[0]:
+                raise Unavailable(self._failed[1])
+            try:
+                self._tools = await self._listed(await self._client())
+            except Unavailable as error:
+                # Or whoever asks would wait for it again and again.
+                self._failed = clock() + _AGAIN_S, str(error)
+                raise
         return self._tools
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from recollect import __version__, errors
-from recollect.http import health
+from recollect.http import standing
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.errors import status_of
@@ -24,7 +24,7 @@ from recollect.settings import load
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    monkeypatch.setattr(health, "_READY_S", 60.0)
+    monkeypatch.setattr(standing, "_LOOK_S", 60.0)
     with TestClient(make_app(load({"home": tmp_path}, environ={}).settings), "http://127.0.0.1") as client:
         yield client
 

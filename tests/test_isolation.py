@@ -46,6 +46,7 @@ ERRORS = {
     "/v1/memory": {"error.code", "error.message"},
     "/api/sessions": {"error", "detail"},
     "/api/react": {"error.type", "error.message"},
+    "/v1/agent": {"error.type", "error.message"},
     **{
         path: {"error.message", "error.type", "error.param", "error.code"}
         for path in ("/v1/chat", "/chat", "/v1/responses", "/v1/conversations", "/v1/{path")

@@ -120,7 +120,7 @@ def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: Served) -> None
     assert markdown.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
     late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
     markdown.run(markdown.service._ledger.enqueue(Scope("default"), [late]))
-    markdown.run(markdown.app.state.proxy._parts.memory.look(lambda: markdown.service))
+    markdown.run(markdown.app.state.standing.look())
     assert markdown.post(chat(QUESTION)).headers["x-memory-status"] == "degraded; reason=backlog"
 
 

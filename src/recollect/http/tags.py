@@ -22,6 +22,7 @@ _OTHERS = (
     ("memory", "Memories of a user and their projects: /v1/memory."),
     ("sessions", "What is remembered of a session: /api/sessions."),
     ("react", "Facts, episodes and conversations for a reasoning agent: /api/react."),
+    ("agent", "An agent that reasons, acts with tools and remembers: /v1/agent."),
     ("mem0 platform", "For clients of mem0's platform; what they send and we do not know is passed over."),
     ("mem0 server", "For clients of the server that mem0 users run themselves."),
     ("health", "Is it up, is it ready, what is it."),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError
+from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Change, Forget, Restore, Supersede, Update, Verb
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -33,7 +33,7 @@ from recollect.testing.suite_samples import (
 BAD: dict[str, tuple[Callable[[MemoryRecord, MemoryRecord], Change], type[RecollectError]]] = {
     "unknown id": (lambda tea, milk: Update("unknown", {"content": "x"}), NotFound),
     "unknown id to forget": (lambda tea, milk: Forget("unknown"), NotFound),
-    "stale version": (lambda tea, milk: Update(tea.id, {"content": "x"}, expected_version=9), Conflict),
+    "stale version": (lambda tea, milk: Update(tea.id, {"content": "x"}, expected_version=9), StaleVersion),
     "unknown field": (lambda tea, milk: Update(tea.id, {"colour": "green"}), InvalidInput),
     "field of the ledger's own": (lambda tea, milk: Update(tea.id, {"version": 9}), InvalidInput),
     "field that is the owner": (lambda tea, milk: Update(tea.id, {"scope": "bob"}), InvalidInput),

@@ -73,7 +73,7 @@ class VersionSuite:
         (one,) = await add(ledger, memory())
         tries = [change(ledger, Update(one.id, {"value": str(n)}, expected_version=1)) for n in range(20)]
         results = await asyncio.gather(*tries, return_exceptions=True)
-        assert sorted(type(each).__name__ for each in results) == ["Applied"] + ["Conflict"] * 19
+        assert sorted(type(each).__name__ for each in results) == ["Applied"] + ["StaleVersion"] * 19
         assert (await now_of(ledger, one)).version == 2
 
     async def test_a_request_done_once_is_not_done_again(self, ledger: Ledger) -> None:

@@ -25,6 +25,22 @@ _ASKED: dict[str, JsonValue] = {
 }
 
 
+_ANSWERED: dict[str, JsonValue] = {
+    "answer": "It uses port 8443.",
+    "thought": "I look it up.",
+    "observation": "8443",
+    "steps": [_STEP],
+    "ended": "answered",
+    "conversation_id": "monday",
+    "facts": ["0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"],
+    "episodes": [],
+    "notes": [],
+    "tokens_in": 412,
+    "tokens_out": 38,
+    "error": None,
+}
+
+
 class AgentStep(Given):
     """A step that was taken before."""
 
@@ -58,6 +74,8 @@ class AgentRequest(Given):
 
 class AgentResponse(BaseModel):
     """What the agent came to; in a stream the last event has it, and those before what they tell of."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_ANSWERED]})
 
     answer: str
     thought: str = Field(description="The last thought.")

@@ -74,16 +74,16 @@ def steer(
     config = _object(fields, "memory_config")
     reads, writes = _switch(headers)
     enabled = _flag(config, "memory_config.enabled", default=True)
-    limit = _whole(fields, "memory_top_k")
-    if limit is None:
-        limit = _whole(config, "memory_config.retrieval_limit")
-    least = _share(fields, "memory_score_threshold")
+    # Both are read: what does not count must make sense as well.
+    limit, limit_set = _whole(fields, "memory_top_k"), _whole(config, "memory_config.retrieval_limit")
+    limit = limit_set if limit is None else limit
+    least, least_set = _share(fields, "memory_score_threshold"), _share(config, "memory_config.similarity_threshold")
     return Steering(
         scope=_scope(fields, headers, defaults, caller),
         reads=reads and enabled and limit != 0 and caller.reads,
         writes=writes and caller.writes and enabled and _flag(config, "memory_config.auto_store", default=True),
         limit=limit,
-        min_score=_share(config, "memory_config.similarity_threshold") if least is None else least,
+        min_score=least_set if least is None else least,
         recency_weight=_share(fields, "memory_recency_weight"),
         types=_types(config),
         tells_hits=_flag(fields, "memory_hits", default=defaults.tells_hits),

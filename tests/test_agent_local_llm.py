@@ -28,7 +28,7 @@ def model() -> str:
         pytest.skip(f"no model to test with: {error}")
 
 
-@pytest.mark.parametrize("tool_calls", ["auto", "text"])
+@pytest.mark.parametrize("tool_calls", ["auto", "text", "schema"])
 async def test_a_real_small_model_answers_with_what_memory_has_and_its_run_is_kept(
     model: str, tmp_path: Path, tool_calls: Any
 ) -> None:

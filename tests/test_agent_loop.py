@@ -313,6 +313,31 @@ async def test_an_endpoint_that_refuses_tools_is_told_of_them_in_words(
     assert (await agent(chat, tool_calls="native").run(QUESTION)).ended == "failed"
 
 
+async def test_a_model_that_is_held_to_a_schema_calls_tools_as_json(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    script(
+        llm,
+        '{"thought": "I look.", "tool": "port_of", "arguments": {"service": "payments"}}',
+        '{"thought": "", "tool": "fly", "arguments": {}}',
+        '{"thought": "Now I know.", "answer": "It is 8443."}',
+    )
+    events = await heard(agent(chat, tool_calls="schema"))
+    assert [(event.kind, event.text) for event in events] == [
+        ("thought", "I look."),
+        ("action", 'port_of(service="payments")'),
+        ("observation", "8443"),
+        ("action", "fly()"),
+        ("observation", "there is no tool 'fly'; there are port_of, restart"),
+        ("thought", "Now I know."),
+        ("answer", "It is 8443."),
+    ]
+    request = asked(llm)[1]
+    choices = request.json["response_format"]["json_schema"]["schema"]["anyOf"]
+    assert [each["properties"].get("tool", {}).get("enum") for each in choices] == [["port_of"], ["restart"], None]
+    assert messages(request)[-1] == {"role": "user", "content": "Observation: 8443"}
+    script(llm, "It is 8443, in plain words.")
+    assert (await agent(chat, tool_calls="schema").run(QUESTION)).text == "It is 8443, in plain words."
+
+
 async def test_steps_that_were_taken_before_are_gone_on_from(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, "It is 8443.")
     history = [

@@ -40,8 +40,11 @@ class AgentSettings(BaseModel):
         str, Field(description="Model of the agent, named as `llm` is; empty for the same. It may call tools.")
     ] = ""
     agent_tool_calls: Annotated[
-        Literal["auto", "native", "text"],
-        Field(description="How it calls tools: by the endpoint (native), as text, or auto: text if that refuses."),
+        Literal["auto", "native", "text", "schema"],
+        Field(
+            description="How it calls tools: by the endpoint (native), in words (text), as JSON that the endpoint "
+            "holds the model to (schema, for small local models), or auto: native, and text if that is refused."
+        ),
     ] = "auto"
     agent_context: Annotated[
         str, Field(description="What the agent is told of itself and its work, in each run.")

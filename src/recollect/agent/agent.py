@@ -70,7 +70,7 @@ class Agent:
         self.habits = habits or (habits_of(self._settings) if self._settings else AgentHabits())
         self._enabled = enable_memory
         # Found out once: what an endpoint refuses it goes on refusing.
-        self._mode: Mode = "text" if self.habits.tool_calls == "text" else "native"
+        self._mode: Mode = "native" if self.habits.tool_calls == "auto" else self.habits.tool_calls
         self._ending: dict[Scope, asyncio.Task[None]] = {}
 
     async def run(self, question: str, **more: Any) -> Answer:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from recollect.agent.held import as_messages
 from recollect.agent.step import Step
 from recollect.agent.tools.tool import Tool
 from recollect.agent.working import WorkingMemory
 from recollect.prompts import prompt
 from recollect.prompts.data import new_fence
 
-Mode: TypeAlias = Literal["native", "text"]
+# By the endpoint, in words, or as JSON that the endpoint holds the model to.
+Mode: TypeAlias = Literal["native", "text", "schema"]
 Message: TypeAlias = dict[str, Any]
 
 _NOW_ANSWER = "You have no steps left. Answer the user now with what you know; call no tool."
@@ -42,7 +44,7 @@ class Asked:
             told.append({"role": "user", "content": block})
         told.append({"role": "user", "content": self._task(working)})
         for step in working.steps:
-            told += _native(step) if mode == "native" else _text(step)
+            told += _WRITTEN[mode](step)
         if last:
             told.append({"role": "user", "content": _NOW_ANSWER})
         return told
@@ -52,12 +54,16 @@ class Asked:
         if self.recalled is not None:
             told = _WITH_TOOLS.format(names=", ".join(self.memory_tools)) if self.memory_tools else ""
             parts.append(prompt("agent_memory").fill(tools=told).strip())
-        if mode == "text" and tools:
+        if mode != "native" and tools:
             listed = "\n".join(
                 f"{tool.name}: {tool.description} {json.dumps(dict(tool.parameters), ensure_ascii=False)}"
                 for tool in tools.values()
             )
-            parts.append(prompt("agent_text").fill(tools=listed, names=", ".join(tools)))
+            parts.append(
+                prompt("agent_text").fill(tools=listed, names=", ".join(tools))
+                if mode == "text"
+                else prompt("agent_schema").fill(tools=listed)
+            )
         return "\n\n".join(parts)
 
     def _task(self, working: WorkingMemory) -> str:
@@ -101,3 +107,6 @@ def _text(step: Step) -> list[Message]:
         seen = "\n".join(f"Observation: {each.text}" for each in step.observed)
         told.append({"role": "user", "content": seen})
     return told
+
+
+_WRITTEN: Mapping[Mode, Callable[[Step], list[Message]]] = {"native": _native, "text": _text, "schema": as_messages}

@@ -10,8 +10,8 @@ from recollect.agent.working import Room
 from recollect.language.when import TimeWords
 from recollect.settings import Settings
 
-# By the endpoint, as text that is read, or by the endpoint until that refuses.
-ToolCalls: TypeAlias = Literal["auto", "native", "text"]
+# By the endpoint, as text that is read, as JSON it holds the model to, or by the endpoint until that refuses.
+ToolCalls: TypeAlias = Literal["auto", "native", "text", "schema"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,14 @@ from typing import Any
 from recollect.agent.answer import Answer, Ended, Event, EventKind
 from recollect.agent.asked import Asked, Mode
 from recollect.agent.habits import Limits
+from recollect.agent.held import by_schema, schema_of
 from recollect.agent.spoken import Spoken, by_endpoint, in_words
 from recollect.agent.step import Call, Observed, Step
 from recollect.agent.tools.tool import Tool
 from recollect.agent.working import WorkingMemory
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
 from recollect.model.text import mended_text
-from recollect.models.chat import ConversingChat, Said
+from recollect.models.chat import AnsweringChat, ConversingChat, Said
 from recollect.read.budget import count_tokens
 
 _ABOUT_TOOLS = ("tool", "jinja", "function")
@@ -133,7 +134,7 @@ class Loop:
             tools = [tool.on_wire for tool in self.tools.values()] if native else []
             try:
                 async with asyncio.timeout_at(self._deadline):
-                    said = await self.chat.converse(messages, tools=tools, max_tokens=self.limits.answer_tokens)
+                    said = await self._said(messages, tools, held=self.mode == "schema" and not last)
             except (InvalidInput, ModelUnavailable) as error:
                 if not self._can_fall_back(error, tools):
                     raise
@@ -141,6 +142,13 @@ class Loop:
                 continue
             self._spend(said, messages)
             return said
+
+    async def _said(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any], *, held: bool) -> Said:
+        most = self.limits.answer_tokens
+        if not held or not isinstance(self.chat, AnsweringChat):
+            return await self.chat.converse(messages, tools=tools, max_tokens=most)
+        told = await self.chat.answer(messages, max_tokens=most, schema=schema_of(self.tools))
+        return Said(text=told.text, tokens_in=told.tokens_in, tokens_out=told.tokens_out, cut_off=told.cut_off)
 
     def _can_fall_back(self, error: RecollectError, tools: Sequence[Any]) -> bool:
         """Whether the endpoint may only have refused the tools: then they are told of in words."""
@@ -151,7 +159,8 @@ class Loop:
     def _read(self, said: Said) -> Spoken:
         if self.mode == "native":
             return by_endpoint(said, self.tools)
-        spoken = in_words(said.text, self.tools, number=len(self.steps))
+        read = in_words if self.mode == "text" else by_schema
+        spoken = read(said.text, self.tools, number=len(self.steps))
         lost_before = self.steps and not self.steps[-1].calls
         if spoken.answer is None and not spoken.calls and lost_before:
             # It was told how, and says the same again: then that is what it has to say.
@@ -166,7 +175,8 @@ class Loop:
             said = await self._ask(last=True)
         except (RecollectError, TimeoutError):
             return self._unfinished("iterations")
-        spoken = by_endpoint(said, {}) if self.mode == "native" else in_words(said.text, {}, number=0)
+        read = by_schema if self.mode == "schema" else in_words
+        spoken = by_endpoint(said, {}) if self.mode == "native" else read(said.text, {}, number=0)
         text = spoken.answer if spoken.answer is not None else spoken.thought
         return self._event(text, "iterations") if text else self._unfinished("iterations")
 

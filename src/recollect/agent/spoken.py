@@ -33,7 +33,7 @@ def by_endpoint(said: Said, tools: Mapping[str, Tool]) -> Spoken:
     """What an endpoint that knows tools gave: what it says without a call is its answer."""
     if not said.wishes:
         return Spoken(answer=said.text)
-    return Spoken(said.text, tuple(_call(wish, tools) for wish in said.wishes))
+    return Spoken(said.text, tuple(call_of(wish, tools) for wish in said.wishes))
 
 
 def in_words(text: str, tools: Mapping[str, Tool], *, number: int) -> Spoken:
@@ -47,7 +47,7 @@ def in_words(text: str, tools: Mapping[str, Tool], *, number: int) -> Spoken:
     if "action" in names:
         name = said["action"].strip("`\"'[]() ").partition("\n")[0].partition("(")[0].strip()
         wish = Wish(id=f"call_{number}", name=name, arguments=said.get("action input", ""))
-        return Spoken(thought, (_call(wish, tools, in_words=True),))
+        return Spoken(thought, (call_of(wish, tools, in_words=True),))
     return Spoken(thought) if "thought" in names else Spoken(answer=text.strip())
 
 
@@ -64,7 +64,8 @@ def _labelled(text: str) -> list[tuple[str, str]]:
     return parts
 
 
-def _call(wish: Wish, tools: Mapping[str, Tool], *, in_words: bool = False) -> Call:
+def call_of(wish: Wish, tools: Mapping[str, Tool], *, in_words: bool = False) -> Call:
+    """The call that a model wishes for, or what is wrong with it."""
     tool = tools.get(wish.name)
     if tool is None:
         known = f"there are {', '.join(tools)}" if tools else "there are none"

@@ -21,6 +21,7 @@ from recollect.http.doors.own.routes import own_routes
 from recollect.http.responses.routes import TABLE as RESPONSES
 from recollect.model.change import Verb
 from recollect.model.memory import Category
+from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.extraction.prompt import style_of
 
 HERE = Path(__file__).parent
@@ -31,8 +32,13 @@ SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with served(tmp_path_factory.mktemp("home")) as client:
+    with ScriptedLLM() as llm, served(tmp_path_factory.mktemp("home"), **_asking(llm)) as client:
         yield client
+
+
+def _asking(llm: ScriptedLLM) -> dict[str, str]:
+    """The agent has a model to ask."""
+    return {"agent_llm": "scripted", "llm_url": llm.base_url}
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +207,7 @@ def test_schemathesis_finds_nothing_in_a_few_requests_to_each_route(server: http
 @pytest.mark.api
 @pytest.mark.timeout(3600)
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
-    with served(tmp_path) as server:
+    with ScriptedLLM() as llm, served(tmp_path, **_asking(llm)) as server:
         run_schemathesis(server, tmp_path, "--max-examples", "50", timeout_s=3500)
 
 

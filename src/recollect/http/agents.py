@@ -9,6 +9,7 @@ from fastapi import Request
 from recollect.agent.agent import Agent, open_agent_chat
 from recollect.agent.habits import habits_of
 from recollect.agent.tools.sources import Sources
+from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models.chat import ConversingChat
 from recollect.service import Service
 from recollect.settings import Settings
@@ -25,10 +26,13 @@ class Agents:
         self._opening = asyncio.Lock()
 
     async def of(self, service: Service) -> Agent:
-        """The agent over a service; an InvalidSettings where no model is set."""
+        """The agent over a service; a ModelUnavailable where none is set: who asks has done nothing wrong."""
         async with self._opening:
             if self._chat is None or self._sources is None:
-                self._chat = open_agent_chat(self._settings)
+                try:
+                    self._chat = open_agent_chat(self._settings)
+                except InvalidSettings as error:
+                    raise ModelUnavailable(str(error)) from error
                 self._sources = Sources(self._settings)
             toolbox = await self._sources.toolbox()
             if self._agent is None:

@@ -34,7 +34,7 @@ build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt 
 clients: $(VENV)/.dev build/clients/.installed ## Install real clients and talk to the server with each of them
 	$(BIN)/pytest -m clients -s tests/clients
 
-api: $(VENV)/.dev ## Hold the API against all of its description (about 10 minutes)
+api: $(VENV)/.dev ## Hold the API against all of its description (about 15 minutes)
 	$(BIN)/pytest -m api -s --timeout 3600
 
 browser: $(VENV)/.dev ## Try the pages in a real browser (needs Debian's chromium)

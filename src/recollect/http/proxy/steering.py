@@ -74,6 +74,7 @@ def steer(
     config = _object(fields, "memory_config")
     reads, writes = _switch(headers)
     enabled = _flag(config, "memory_config.enabled", default=True)
+    stores = _flag(config, "memory_config.auto_store", default=True)
     # Both are read: what does not count must make sense as well.
     limit, limit_set = _whole(fields, "memory_top_k"), _whole(config, "memory_config.retrieval_limit")
     limit = limit_set if limit is None else limit
@@ -81,7 +82,7 @@ def steer(
     return Steering(
         scope=_scope(fields, headers, defaults, caller),
         reads=reads and enabled and limit != 0 and caller.reads,
-        writes=writes and caller.writes and enabled and _flag(config, "memory_config.auto_store", default=True),
+        writes=writes and caller.writes and enabled and stores,
         limit=limit,
         min_score=least_set if least is None else least,
         recency_weight=_share(fields, "memory_recency_weight"),

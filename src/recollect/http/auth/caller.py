@@ -37,7 +37,7 @@ class Caller:
         """The scope that is asked for; NotAllowed for another user or project, MissingUser where none is named."""
         user = self.bound_user(user_id)
         if not user:
-            raise MissingUser("name the user: whoever asks with this key may speak for any")
+            raise MissingUser("name the user whose memory it is: whoever asks here may speak for any")
         return Scope(user, self.bound_project(project_id) or "", session_id or "")
 
     def bound_user(self, named: str | None) -> str | None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from served_proxy import chat, served
 
 from recollect.http.proxy.listener import Listener
-from tests.served_proxy import chat, served
 
 MOST_BYTES = 1 << 20
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

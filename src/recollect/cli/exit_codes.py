@@ -33,6 +33,7 @@ EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
     errors.NotFound: ExitCode.NOT_FOUND,
     errors.Conflict: ExitCode.CONFLICT,
     errors.Unavailable: ExitCode.UNAVAILABLE,
+    errors.ToolFailed: ExitCode.UNEXPECTED,
     errors.StoreCorrupt: ExitCode.DAMAGED,
     errors.StoreTooNew: ExitCode.DAMAGED,
     errors.Unsupported: ExitCode.MISSING,

@@ -9,6 +9,7 @@ import os
 import random
 from itertools import count
 
+import gevent
 from locust import FastHttpUser, constant_throughput, task
 
 from benchmarks.corpus import questions, sentences
@@ -29,6 +30,8 @@ class Client(FastHttpUser):
         seed = next(_number)
         self._random = random.Random(seed)
         self._questions, self._sentences = questions(seed), sentences(seed)
+        # Or all of them would ask at the same moments.
+        gevent.sleep(self._random.uniform(0, 1 / PACE))
 
     def _send(self, path: str, body: dict[str, object]) -> None:
         user = {"X-Memory-User": f"user-{self._random.randrange(USERS)}"}

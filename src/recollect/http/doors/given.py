@@ -9,13 +9,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from recollect.errors import InvalidInput
-from recollect.model.text import MAX_ID_CHARS, MAX_TEXT_BYTES, checked_id, checked_text
+from recollect.model.text import MAX_ID_CHARS, MAX_TEXT_BYTES, checked_id
 from recollect.model.times import as_utc
+from recollect.write.draft import visible_text
 
 _CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
 # Written out, because what \s means differs from one language to the next.
 _WIDE = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
-_BLANK = rf"\t-\r\x1c-\x20\x85\u2028\u2029{_WIDE}"
+# What nobody sees: spaces, controls, and marks that only change what stands beside them.
+_BLANK = (
+    rf"\x01-\x20\x7f-\x9f\u2028\u2029{_WIDE}\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+)
 _VISIBLE = rf"[ {_WIDE}]*[^ {_WIDE}{_CONTROL}][^{_CONTROL}]*"
 NAME = rf"^{_VISIBLE}$"
 NAME_OR_NONE = rf"^(?:{_VISIBLE})?$"
@@ -51,7 +56,7 @@ def _whole(value: Any) -> Any:
 CHECKED_NAME = _told_by(checked_id)
 Name = Annotated[str, Field(max_length=MAX_ID_CHARS, pattern=NAME_OR_NONE), CHECKED_NAME]
 Named = Annotated[str, Field(max_length=MAX_ID_CHARS, pattern=NAME), CHECKED_NAME]
-Text = Annotated[str, Field(max_length=MAX_TEXT_BYTES, pattern=TEXT), _told_by(checked_text)]
+Text = Annotated[str, Field(max_length=MAX_TEXT_BYTES, pattern=TEXT), _told_by(visible_text)]
 Words = Annotated[str, Field(max_length=MAX_TEXT_BYTES, pattern=NO_NUL)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_whole)]

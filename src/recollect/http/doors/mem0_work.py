@@ -42,6 +42,7 @@ async def add(service: Service, caller: Caller, asked: given.Mem0Add) -> shapes.
     """Keep what was said and learn from it, or keep it word for word."""
     names = asked.names(asked.filters)
     fields = _times(asked.timestamp, asked.expiration_date)
+    scope = names.scope(caller)
     if asked.infer:
         return await _learn(service, caller, names, asked, fields)
     results = []
@@ -51,7 +52,7 @@ async def add(service: Service, caller: Caller, asked: given.Mem0Add) -> shapes.
             trust = Trust.HIGH if role_of(message) == Role.USER else Trust.LOW
             given = {**fields, "metadata": metadata, "trust": str(trust)}
             new = NewMemory(content=text_of(message.get("content")), fields=given)
-            outcome = await service.add(names.scope(caller), new, by=caller.by())
+            outcome = await service.add(scope, new, by=caller.by())
             results.append(_added(outcome.record, caller, "ADD" if outcome.changed else "NONE"))
     return shapes.Mem0Added(results=results, status="SUCCEEDED")
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from recollect.http.doors.given import Text
 from recollect.http.doors.own.answers import answered, failing
 from recollect.http.doors.own.asking import Place
 from recollect.http.doors.own.filter_schema import Filters
@@ -19,7 +20,6 @@ from recollect.http.doors.own.shapes import (
     Hit,
     Plain,
     Share,
-    Text,
     Time,
     example,
     unsaid,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.errors import InvalidInput
 from recollect.http.auth.caller import Asking
+from recollect.http.doors.given import Text
 from recollect.http.doors.own.answers import (
     VERSIONED,
     WRITING,
@@ -34,7 +35,6 @@ from recollect.http.doors.own.shapes import (
     Memory,
     MemoryFields,
     MemoryPage,
-    Text,
     unsaid,
 )
 from recollect.model.asked import read_once

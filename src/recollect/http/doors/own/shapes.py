@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from recollect.http.doors.given import Text
 from recollect.model.memory import Category, MemoryType, Status, Trust
 from recollect.model.scope import Level
 
@@ -19,7 +20,6 @@ def _whole(value: Any) -> Any:
 NO_CONTROL = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 Id = Annotated[str, Field(min_length=1, max_length=300, pattern=NO_CONTROL)]
 Label = Annotated[str, Field(max_length=300, pattern=NO_CONTROL)]
-Text = Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]*$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Time = Annotated[
     str,

@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.conversation.run import read_run
 from recollect.http.auth.caller import Asking
+from recollect.http.doors.given import Text
 from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
 from recollect.http.doors.own.asking import Acting, Place, User
 from recollect.http.doors.own.jobs import JobTold
 from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import ChangedList, Cursor, Given, Id, Limit, NextCursor, Plain, Text, example
+from recollect.http.doors.own.shapes import ChangedList, Cursor, Given, Id, Limit, NextCursor, Plain, example
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, to_micros
 from recollect.model.turn import Conversation

@@ -73,7 +73,7 @@ class _DoorRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        known = set(_query_names(self.dependant))
+        known = set(query_names(self.dependant))
 
         async def guarded(request: Request) -> Response:
             try:
@@ -89,10 +89,11 @@ class _DoorRoute(APIRoute):
         return guarded
 
 
-def _query_names(dependant: Dependant) -> Iterator[str]:
+def query_names(dependant: Dependant) -> Iterator[str]:
+    """The parameters of the address that a route knows, by itself or by what it depends on."""
     yield from (parameter.alias for parameter in dependant.query_params)
     for needed in dependant.dependencies:
-        yield from _query_names(needed)
+        yield from query_names(needed)
 
 
 def check_known(request: Request, known: set[str]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response, params
-from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from recollect.errors import InvalidInput
+from recollect.http.doors.door import query_names
 from recollect.http.doors.own.answers import ANY
 from recollect.http.doors.rights import rights
 from recollect.http.late_service import service_of
@@ -31,7 +31,7 @@ class OwnRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        known = frozenset(_query_names(self.dependant))
+        known = frozenset(query_names(self.dependant))
 
         async def handler(request: Request) -> Response:
             if strange := [name for name in request.query_params if name not in known]:
@@ -42,13 +42,6 @@ class OwnRoute(APIRoute):
                 raise InvalidInput(told(error)) from None
 
         return handler
-
-
-def _query_names(dependant: Dependant) -> Iterator[str]:
-    for field in dependant.query_params:
-        yield field.alias
-    for inner in dependant.dependencies:
-        yield from _query_names(inner)
 
 
 def _unknown(name: str, known: frozenset[str]) -> str:

@@ -1,0 +1,75 @@
+"""What an engine is: a vector database that finds the nearest of one user's rows. It holds no truth, it only suggests.
+
+Whatever an engine gives is looked up among the rows the ledger lets the scope see, so that one that is behind, or that
+was tricked, can make a memory be missed but never be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from recollect.ledger.protocol import Scored
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an engine keeps of one memory: its row, where it lives, and its vector of length 1."""
+
+    row: int
+    place: str
+    vector: Vector
+
+
+class Engine(Protocol):
+    """Finds the nearest of a user's rows; nobody has to feed one that searches the ledger's own vectors."""
+
+    @property
+    def name(self) -> str:
+        """What people call it, with where it is: for logs, metrics and receipts."""
+        ...
+
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
+        """About the nearest rows of the user in these places, best first, by cosine."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class FedEngine(Engine, Protocol):
+    """An engine with a store of its own, which is brought what changed in the ledger, in batches, and any number of
+    times: to put a row again or to drop one that is not there is nothing.
+    """
+
+    @property
+    def settles_s(self) -> float:
+        """How long after it was acknowledged a change may still be unseen by a search."""
+        ...
+
+    async def put(self, user: str, rows: Sequence[Kept]) -> None:
+        """Keep rows of one user, in place of what was kept of them."""
+        ...
+
+    async def drop(self, user: str, rows: Sequence[int]) -> None:
+        """Remove rows of one user, for good."""
+        ...
+
+    async def drop_user(self, user: str) -> int:
+        """Remove all that is kept of a user, for good; says how many rows that were."""
+        ...
+
+    async def rows(self, user: str) -> Sequence[int]:
+        """Which rows of a user are kept, rising; what was put or dropped before is counted."""
+        ...
+
+    async def users(self) -> Sequence[str]:
+        """Of whom anything is kept."""
+        ...
+
+    async def clear(self) -> None:
+        """Remove everything and begin anew."""
+        ...

@@ -1,7 +1,7 @@
-"""What an engine is: a vector database that finds the nearest of one user's rows. It holds no truth, it only suggests.
+"""What an engine is: a vector database that finds the nearest of one user's rows. It holds no truth; it suggests.
 
-Whatever an engine gives is looked up among the rows the ledger lets the scope see, so that one that is behind, or that
-was tricked, can make a memory be missed but never be shown.
+Whatever it gives is looked up among the rows the ledger lets the scope see, so that one that is behind, or that was
+tricked, can make a memory be missed but never be shown.
 """
 
 from __future__ import annotations

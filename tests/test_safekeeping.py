@@ -126,6 +126,47 @@ async def test_a_read_that_is_late_is_cancelled_and_five_of_them_open_the_breake
         assert cancelled == 5
 
 
+async def test_reads_that_find_the_ledger_away_keep_writes_from_waiting_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(settings_of(tmp_path, memory_timeout_s=20)) as (safekeeping, service):
+        waited, ledger_answers = asyncio.Event(), asyncio.Event()
+        remember = service.remember
+
+        async def hang(*given: Any, **more: Any) -> Any:
+            waited.set()
+            await ledger_answers.wait()
+            return await remember(*given, **more)
+
+        async def fail(service: Service) -> str:
+            raise StoreUnavailable("gone")
+
+        monkeypatch.setattr(service, "remember", hang)
+        before = asyncio.create_task(safekeeping.write(ANN, [message("I moved to Lisbon")]))
+        await waited.wait()
+        for _ in range(5):
+            await safekeeping.read(fail)
+        # Neither the one who waits already nor the next one waits any longer, and what they said is on disk.
+        for kept in [await before, await safekeeping.write(ANN, [message("and I like it")])]:
+            assert (kept.status, kept.safe) == ("degraded; reason=breaker_open", True)
+        ledger_answers.set()
+        await brought_in(safekeeping)
+        assert await contents(service) == ["I moved to Lisbon", "and I like it"]
+
+
+async def test_reads_that_find_the_embedder_away_do_not_keep_writes_from_the_ledger(tmp_path: Path) -> None:
+    async with opened(settings_of(tmp_path, memory_timeout_s=20)) as (safekeeping, service):
+
+        async def fail(service: Service) -> str:
+            raise ModelUnavailable("gone")
+
+        for _ in range(5):
+            await safekeeping.read(fail)
+        assert safekeeping.reads.is_open
+        assert (await safekeeping.write(ANN, [message("I moved to Lisbon")])).status == "ok"
+        assert await contents(service) == ["I moved to Lisbon"]
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

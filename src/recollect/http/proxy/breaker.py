@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -34,6 +35,16 @@ class Breaker:
         self._in_a_row = 0
         # When the next probe may go, while it is open.
         self._probe_at: float | None = None
+        self._opened: asyncio.Future[None] | None = None
+
+    @property
+    def opened(self) -> asyncio.Future[None]:
+        """Done once it is open, for those who asked before and need not wait any longer; not to be cancelled."""
+        if self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            if self.is_open:
+                self._opened.set_result(None)
+        return self._opened
 
     @property
     def is_open(self) -> bool:
@@ -52,23 +63,36 @@ class Breaker:
     def went_well(self, leave: Leave = Leave.ASK) -> None:
         """A call was answered; if it was the probe, others may ask again."""
         if leave is Leave.PROBE:
-            self._probe_at = None
-            self._ends.clear()
+            self._close()
         # What was asked before it opened and answered late says nothing about now.
         if self._probe_at is None:
             self._in_a_row = 0
             self._ends.append(True)
 
-    def failed(self, leave: Leave = Leave.ASK) -> None:
-        """A call failed or took too long; errors that its caller swallowed count as well."""
+    def failed(self, leave: Leave = Leave.ASK) -> bool:
+        """A call failed or took too long; errors that its caller swallowed count as well. Says if that opened it."""
         if leave is Leave.PROBE:
             self._probe_at = self._clock() + OPEN_S
         if self._probe_at is not None:
-            return
+            return False
         self._in_a_row += 1
         self._ends.append(False)
         failures = self._ends.count(False)
-        if self._in_a_row >= IN_A_ROW or (len(self._ends) == LAST and failures * 2 >= LAST):
-            self._probe_at = self._clock() + OPEN_S
-            self._in_a_row = 0
-            self._ends.clear()
+        if self._in_a_row < IN_A_ROW and (len(self._ends) < LAST or failures * 2 < LAST):
+            return False
+        self.open()
+        return True
+
+    def open(self) -> None:
+        """Have nobody ask for a while: from elsewhere it is known that there is no answer."""
+        if self._probe_at is not None:
+            return
+        self._probe_at = self._clock() + OPEN_S
+        self._in_a_row = 0
+        self._ends.clear()
+        if self._opened is not None:
+            self._opened.set_result(None)
+
+    def _close(self) -> None:
+        self._probe_at = self._opened = None
+        self._ends.clear()

@@ -159,20 +159,24 @@ class Safekeeping:
         except InvalidInput:
             self.reads.went_well(leave)
             raise
-        except TimeoutError as error:
+        except TimeoutError:
             if asked_at < late_at:
                 # Whoever came late to ask, or never, says nothing about the ledger.
-                self.reads.failed(leave)
-            return Degraded(reason_of(error))
+                return self._read_failed(leave, "timeout")
+            return Degraded("timeout")
         except Exception as error:
-            self.reads.failed(leave)
-            return Degraded(reason_of(error))
+            return self._read_failed(leave, reason_of(error))
         if isinstance(found, Recalled) and found.failure and found.outcome is RecallOutcome.UNAVAILABLE:
             # A recall does not raise what went wrong, but it counts.
-            self.reads.failed(leave)
-            return Degraded(reason_of(found.failure))
+            return self._read_failed(leave, reason_of(found.failure))
         self.reads.went_well(leave)
         return found
+
+    def _read_failed(self, leave: Leave, reason: Reason) -> Degraded:
+        if self.reads.failed(leave) and reason in ("timeout", "store_unavailable"):
+            # A write goes to the same ledger: it need not wait five times over to learn the same.
+            self.writes.open()
+        return Degraded(reason)
 
     async def write(
         self, scope: Scope, messages: Sequence[Mapping[str, Any]], *, within_s: float | None = None
@@ -219,7 +223,10 @@ class Safekeeping:
         self, service: Service, given: _Given, leave: Leave, within_s: float
     ) -> Remembered | Reason:
         writing = self._go_on(service.remember(given.scope, given.messages, by=BY, given_at=given.at))
-        await asyncio.wait([writing], timeout=within_s)
+        waited_for: list[asyncio.Future[Any]] = [writing] if leave is Leave.PROBE else [writing, self.writes.opened]
+        await asyncio.wait(waited_for, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        if not writing.done() and leave is Leave.ASK and self.writes.is_open:
+            return "breaker_open"
         if not writing.done():
             # A caller who had little time left says nothing about the ledger.
             if within_s >= self._budget_s:

@@ -41,6 +41,6 @@ def questions(seed: int) -> Iterator[str]:
             [
                 f"What did {rnd.choice(_PEOPLE)} do with the {rnd.choice(_THINGS)} in {rnd.choice(_PLACES)}?",
                 f"How much was the {rnd.choice(_THINGS)} that {rnd.choice(_PEOPLE)} bought?",
-                f"Who {rnd.choice(_VERBS)} something {rnd.choice(_TAILS)} in {rnd.choice(_PLACES)}?",
+                f"Which of my friends {rnd.choice(_VERBS)} something {rnd.choice(_TAILS)} in {rnd.choice(_PLACES)}?",
             ]
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from recollect.service import Service
-from recollect.testing.postgres_server import running_server
 
 
 class Store(Protocol):

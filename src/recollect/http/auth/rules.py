@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,7 @@ from recollect.http.auth.address import Network, is_loopback, read_networks
 from recollect.http.auth.tokens import Tokens, read_jwks_url
 from recollect.settings import Settings
 
+_log = logging.getLogger("recollect")
 _MODES = ("auto", "off", "keys", "gateway", "jwt")
 _HEADER = re.compile(r"[a-z0-9-]{1,100}")
 
@@ -73,7 +75,7 @@ def modes_of(settings: Settings) -> frozenset[str]:
 
 
 def check_bind(settings: Settings, *, has_keys: bool) -> None:
-    """Raise if other machines could reach a server that asks nobody who they are, or lets nobody in."""
+    """Raise if other machines could reach a server that asks nobody who they are."""
     rules = read_rules(settings)
     if is_loopback(settings.host):
         return
@@ -82,7 +84,12 @@ def check_bind(settings: Settings, *, has_keys: bool) -> None:
             f"host {settings.host} can be reached from other machines, and auth is off, so there would be no "
             f"authentication: use 127.0.0.1, or another auth"
         )
-    if rules.keys and not (has_keys or rules.gateways or rules.tokens):
+    if not rules.keys or has_keys or rules.gateways or rules.tokens:
+        return
+    if "keys" in modes_of(settings):
+        # Whoever asks for keys by name may make the first one later, as machines are set up: until then nobody gets in.
+        _log.warning("there is no key yet, so nobody is let in: `recollect keys add` makes one")
+    else:
         raise InvalidSettings(
             f"host {settings.host} can be reached from other machines, and there is no authentication yet: make a "
             f"key with `recollect keys add`, set trusted_gateways or jwt_jwks_url, or use 127.0.0.1"

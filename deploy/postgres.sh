@@ -1,0 +1,9 @@
+#!/bin/sh
+# Run once, when the database is made: a role of its own, which row-level security holds for.
+set -eu
+psql --username postgres --set ON_ERROR_STOP=1 --set password="$POSTGRES_PASSWORD" <<'SQL'
+CREATE ROLE recollect LOGIN PASSWORD :'password';
+CREATE DATABASE recollect OWNER recollect TEMPLATE template0 ENCODING 'UTF8';
+\connect recollect
+CREATE EXTENSION IF NOT EXISTS vector;
+SQL

@@ -48,7 +48,13 @@ class Filled:
     service: Service
     memories: int
     users: int
+    largest: int
     took_s: float
+
+
+def ordinary() -> list[str]:
+    """The users who are the same wherever they are."""
+    return [f"ordinary-{number}" for number in range(ORDINARY)]
 
 
 def crowd(memories: int, users: int) -> Iterator[tuple[str, int]]:
@@ -62,7 +68,7 @@ async def filled(service: Service, embedder: Embedder, memories: int, users: int
     """Bring in the ordinary users first, then the crowd, and say how far it is."""
     begun = told = perf_counter()
     done = 0
-    everyone = [(f"ordinary-{number}", EACH) for number in range(ORDINARY)]
+    everyone = [(user, EACH) for user in ordinary()]
     everyone += crowd(memories - ORDINARY * EACH, users - ORDINARY)
     for number, (user, count) in enumerate(everyone):
         await fill(service, embedder, user, count, seed=number)
@@ -70,7 +76,7 @@ async def filled(service: Service, embedder: Embedder, memories: int, users: int
         if perf_counter() - told > 15:
             told = perf_counter()
             print(f"    {done:,} of {memories:,} memories, {done / (told - begun):,.0f}/s", flush=True)
-    return Filled(service, done, users, perf_counter() - begun)
+    return Filled(service, done, users, everyone[ORDINARY][1], perf_counter() - begun)
 
 
 async def recalled(service: Service, user: str, said: str) -> float:
@@ -123,7 +129,6 @@ async def opened(store: Store, home: Path) -> AsyncIterator[Service]:
 
 async def measure(store: Store, args: argparse.Namespace, embedder: Embedder) -> None:
     """Fill a small store and a large one of a kind, and ask them in turn."""
-    ordinary = [f"ordinary-{number}" for number in range(ORDINARY)]
     said = list(islice(questions(3), args.questions))
     async with AsyncExitStack() as parts:
         homes = [Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="recollect-scale-"))) for _ in range(2)]
@@ -133,25 +138,27 @@ async def measure(store: Store, args: argparse.Namespace, embedder: Embedder) ->
         small = await filled(small_service, embedder, args.small, max(ORDINARY * 2, args.small // 100))
         before_mb = resident_mb()
         large = await filled(large_service, embedder, args.memories, args.users)
-        print(
-            f"  {large.memories:,} memories of {large.users:,} users came in at {large.memories / large.took_s:,.0f}/s"
-        )
+        rate = large.memories / large.took_s
+        print(f"  {large.memories:,} memories of {large.users:,} users came in at {rate:,.0f}/s")
         await store.settle(large_service)
-        cold = await in_turn([small, large], ordinary, said[:ORDINARY])
-        warm = await in_turn([small, large], ordinary, said)
-        for name, (first, second) in (("cold", cold), ("warm", warm)):
-            print(f"  ordinary user, {name}:  {small.memories:>9,} {first}   {large.memories:>9,} {second}   "
-                  f"{second.p50_us / first.p50_us:4.2f}x at p50, {second.p99_us / first.p99_us:4.2f}x at p99")  # fmt: skip
-        [loading] = await in_turn([large], [LARGEST], said[:1])
-        [largest] = await in_turn([large], [LARGEST], said[: args.questions // 2])
-        count = next(crowd(args.memories - ORDINARY * EACH, args.users - ORDINARY))[1]
-        print(f"  largest user, {count:,} memories: {largest}; the first time {loading.p50_us / 1e3:,.0f} ms")
-        rates = [await adds(store.service, ordinary) for store in (small, large)]
-        print(f"  adds: one by one {rates[0][0]:,.0f}/s and {rates[1][0]:,.0f}/s, a thousand at once "
-              f"{rates[0][1]:,.0f}/s and {rates[1][1]:,.0f}/s")  # fmt: skip
+        await recalls(small, large, said)
+        rates = [await adds(each.service, ordinary()) for each in (small, large)]
+        for way, (few, many) in zip(("one by one", "a thousand at once"), zip(*rates, strict=True), strict=True):
+            print(f"  adds, {way}: {few:,.0f}/s and {many:,.0f}/s")
         disk = await store.disk_bytes(homes[1], large_service)
-        print(f"  disk {disk / 2**20:,.0f} MiB, {disk / large.memories:,.0f} bytes a memory; "
-              f"this process {resident_mb():,.0f} MiB ({before_mb:,.0f} before){store.memory()}", flush=True)  # fmt: skip
+        print(f"  disk {disk / 2**20:,.0f} MiB, {disk / large.memories:,.0f} bytes a memory")
+        print(f"  this process {resident_mb():,.0f} MiB, {before_mb:,.0f} before{store.memory()}", flush=True)
+
+
+async def recalls(small: Filled, large: Filled, said: Sequence[str]) -> None:
+    """What a recall takes: of ordinary users in both, who were not heard of lately and who were; of the largest."""
+    for name, asked in (("cold", said[:ORDINARY]), ("warm", said)):
+        few, many = await in_turn([small, large], ordinary(), asked)
+        ratios = f"{many.p50_us / few.p50_us:4.2f}x at p50, {many.p99_us / few.p99_us:4.2f}x at p99"
+        print(f"  ordinary user, {name}:  {small.memories:>9,} {few}   {large.memories:>9,} {many}   {ratios}")
+    [loading] = await in_turn([large], [LARGEST], said[:1])
+    [largest] = await in_turn([large], [LARGEST], said[: len(said) // 2])
+    print(f"  largest user, {large.largest:,} memories: {largest}; the first time {loading.p50_us / 1e3:,.0f} ms")
 
 
 async def main() -> None:

@@ -63,7 +63,7 @@ def test_every_variable_is_a_setting_with_a_good_value() -> None:
     known = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields} | OTHERS
     assert set(given) <= known
     settings = load({}, environ=given).settings
-    assert (settings.host, settings.auth, settings.worker) == ("0.0.0.0", "keys", False)  # noqa: S104
+    assert (settings.host, settings.auth, settings.worker) == ("0.0.0.0", "keys", False)
     assert settings.database.startswith("postgresql://recollect:")
     assert settings.upstream_url == load({}, environ={}).settings.upstream_url, "an empty variable is one not set"
 

@@ -87,7 +87,7 @@ def check_bind(settings: Settings, *, has_keys: bool) -> None:
     if not rules.keys or has_keys or rules.gateways or rules.tokens:
         return
     if "keys" in modes_of(settings):
-        # Whoever asks for keys by name may make the first one later, as machines are set up: until then nobody gets in.
+        # Whoever asks for keys by name may make the first one later; until then nobody gets in.
         _log.warning("there is no key yet, so nobody is let in: `recollect keys add` makes one")
     else:
         raise InvalidSettings(

@@ -146,6 +146,21 @@ class Caring(Opening):
         given = [each if isinstance(each, Erasure) else read_erasure(each) for each in erasures]
         return await (await self._care()).replay_erasures(given, by=read_by(by, why))
 
+    async def propose(
+        self,
+        content: str,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        session_id: str | None = None,
+        by: str = "python",
+        why: str = "",
+        **fields: Unpack[Fields],
+    ) -> Outcome:
+        """Keep a memory that is not used before a person has approved it; `why` tells them what is to be decided."""
+        scope = read_scope(user_id, project_id, session_id)
+        return await (await self._care()).propose(scope, content, fields, by=read_by(by, why))
+
     async def reviews(
         self, *, user_id: str, project_id: str | None = None, session_id: str | None = None, limit: int = 100
     ) -> Page:

@@ -239,6 +239,7 @@ class Memory:
     add_key = _blocking(AsyncMemory.add_key)
     keys = _blocking(AsyncMemory.keys)
     revoke_key = _blocking(AsyncMemory.revoke_key)
+    propose = _blocking(AsyncMemory.propose)
     reviews = _blocking(AsyncMemory.reviews)
     approve = _blocking(AsyncMemory.approve)
     reject = _blocking(AsyncMemory.reject)

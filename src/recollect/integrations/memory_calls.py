@@ -13,9 +13,11 @@ from typing import Any, Literal, TypeAlias
 from recollect.api import AsyncMemory
 from recollect.errors import RecollectError
 from recollect.integrations.asking import AnyMemory, ask
+from recollect.model.given import Fields
 from recollect.model.memory import Trust
 from recollect.model.result import Hit
 from recollect.read.visible import one_line
+from recollect.write.screening.imperatives import WAITS, WHY_IT_WAITS, imperative_in
 
 # Not instructions: what a model was made to store must not command the next one.
 Kind: TypeAlias = Literal["fact", "preference", "identity", "constraint", "event"]
@@ -45,9 +47,11 @@ class MemoryCalls:
         return await self._told(search)
 
     async def store(self, content: str, kind: Kind = "fact") -> str:
-        """Keep something; what is known already is not kept twice."""
+        """Keep something; what is known already is not kept twice, and what commands waits for a person."""
 
         async def add(memory: AsyncMemory) -> str:
+            if phrase := imperative_in(content):
+                return await self._proposed(memory, content, phrase, {"category": kind})
             kept = await memory.add(
                 content,
                 user_id=self.user_id,
@@ -67,6 +71,8 @@ class MemoryCalls:
         """Say something else in a memory; history keeps what it said."""
 
         async def update(memory: AsyncMemory) -> str:
+            if phrase := imperative_in(content):
+                return await self._proposed(memory, content, phrase, {"detail": {"corrects": memory_id}})
             # The words are a model's now.
             await memory.update(
                 memory_id, content, user_id=self.user_id, trust=Trust.LOW, by=self.by, why="corrected by the agent"
@@ -83,6 +89,19 @@ class MemoryCalls:
             return f"Forgot {memory_id}."
 
         return await self._told(delete)
+
+    async def _proposed(self, memory: AsyncMemory, content: str, phrase: str, fields: Fields) -> str:
+        told: Fields = {**fields, "source": "tool", "trust": Trust.LOW}
+        await memory.propose(
+            content,
+            user_id=self.user_id,
+            project_id=self.project_id,
+            session_id=self.session_id,
+            by=self.by,
+            why=WHY_IT_WAITS.format(phrase=phrase),
+            **told,
+        )
+        return WAITS
 
     async def _told(self, call: Callable[[AsyncMemory], Coroutine[Any, Any, str]]) -> str:
         try:

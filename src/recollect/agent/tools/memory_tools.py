@@ -25,14 +25,12 @@ from recollect.read.defang import defang
 from recollect.read.visible import one_line, visible
 from recollect.remember import NewMemory
 from recollect.service import Service
-from recollect.write.screening.imperatives import imperative_in
+from recollect.write.screening.imperatives import WAITS, WHY_IT_WAITS, imperative_in
 
 SOURCE = "agent"
 MEMORY_TOOLS = ("RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact")
 _NO_FACTS = (Category.EPISODE, Category.SUMMARY, Category.TURN)
 _CONFIDENCE = 0.7
-_REVIEW = "it tells what to do ('{phrase}'), and an agent says it, not the user"
-_WAITS = "It reads like an instruction, so it waits until a person has approved it."
 
 _QUERY = Annotated[str, "What to look for, in words."]
 _NUMBER = Annotated[str, "The fact's number, such as f1, as RetrieveFacts told it."]
@@ -130,9 +128,9 @@ class _Hands:
 
     async def _propose(self, content: str, fields: dict[str, Any], phrase: str) -> str:
         await self.service.care.propose(
-            self.scope, content, fields, by=replace(self.by, why=_REVIEW.format(phrase=phrase))
+            self.scope, content, fields, by=replace(self.by, why=WHY_IT_WAITS.format(phrase=phrase))
         )
-        return _WAITS
+        return WAITS
 
     async def _find(self, query: str, among: Filter, limit: int) -> Sequence[Hit]:
         return await find(self.service, self.scope, query, among=among, limit=limit, withheld=self.withheld)

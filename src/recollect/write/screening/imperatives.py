@@ -46,6 +46,11 @@ class _Language:
     any_verb: bool
 
 
+# What a model is told of what it wanted to keep, and the person who looks at it.
+WAITS = "It reads like an instruction, so it waits until a person has approved it."
+WHY_IT_WAITS = "it tells what to do ('{phrase}'), and an agent says it, not the user"
+
+
 def imperative_in(text: str) -> str:
     """The words that make the text a standing instruction, as they are looked for; empty when there are none."""
     folded = _folded(text[:_MOST_CHARS])

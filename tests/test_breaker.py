@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.http.proxy.breaker import Breaker, Leave
+from recollect.model.breaker import Breaker, Leave
 
 
 class Clock:

@@ -16,9 +16,9 @@ from fastapi.testclient import TestClient
 from recollect.errors import DiskFull, ModelUnavailable, StoreUnavailable
 from recollect.http import late_service
 from recollect.http.app import make_app
-from recollect.http.proxy.breaker import OPEN_S, Breaker
 from recollect.http.proxy.safekeeping import Degraded, Kept, Safekeeping, open_safekeeping
 from recollect.ledger import postgres
+from recollect.model.breaker import OPEN_S, Breaker
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
 from recollect.model.result import Recalled

@@ -23,9 +23,9 @@ from recollect.errors import (
     RecollectError,
     Unavailable,
 )
-from recollect.http.proxy.breaker import Breaker, Leave
 from recollect.http.proxy.journal import Journal
 from recollect.http.proxy.replay import BY, Replay
+from recollect.model.breaker import Breaker, Leave
 from recollect.model.outcome import RecallOutcome
 from recollect.model.remembered import Remembered
 from recollect.model.result import Recalled

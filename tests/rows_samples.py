@@ -27,6 +27,7 @@ OF_NOBODY = {
     "models": "names embedding models",
     "moments": "says when the store was looked after",
     "usage_of_all": "adds up all users, without names",
+    "feeders": "says which process feeds an index",
     "api_keys": "tells whose a key is, so it is read before anyone knows whose rows are asked for",
 }
 NAMES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
@@ -64,6 +65,8 @@ async def fill(ledger: SqlLedger, scope: Scope) -> dict[str, Any]:
     await ledger.add_items(scope, items("msg_1"))
     await ledger.apply(scope, [], by=BY, effects=[Spent(user=user, step="s", model="m", tokens_in=5, at=now())])
     await ledger.erase(scope, Erase(Target.TURN, said.turns[1].id), by=BY)
+    await ledger.lease_feeding("index", feeder="f", lease_s=60)
+    await ledger.note_fed("index", {user: await ledger.revision(user)}, feeder="f")
     record = applied.outcomes[0].record
     return {
         "memory": record.id,

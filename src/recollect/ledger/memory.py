@@ -261,12 +261,16 @@ class MemoryLedger(MemoryTurns):
         found = self._user(user)
         return Revision(found.revision, found.epoch)
 
-    async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
+    async def index_rows(
+        self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
+    ) -> tuple[Revision, list[IndexRow]]:
         rows = [
             index_row(row.number, row.record, row.vectors.get(model))
             for row in self._user(user).rows.values()
             if row.revision > after
         ]
+        if not vectors:
+            rows = [replace(row, vector=None if row.vector is None else b"") for row in rows]
         return await self.revision(user), rows
 
     async def unembedded(

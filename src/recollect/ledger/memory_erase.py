@@ -20,6 +20,7 @@ from recollect.ledger.cascade import (
     without,
 )
 from recollect.ledger.memory_chores import MemoryChores
+from recollect.ledger.memory_feeds import MemoryFeeds
 from recollect.ledger.memory_keys import MemoryKeys
 from recollect.ledger.memory_responses import MemoryResponses, drop_inside, drop_mentioned
 from recollect.ledger.memory_rows import User
@@ -33,7 +34,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys):
+class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     on_change: Callable[[str], None]
@@ -41,6 +42,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys):
     def __init__(self) -> None:
         super().__init__()
         MemoryKeys.__init__(self)
+        MemoryFeeds.__init__(self)
         self._erasures: dict[str, Erasure] = {}
         # Where the epoch goes on for a user of whom all was erased, by digest.
         self._epochs: dict[str, int] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect.errors import IdempotencyReuse
 from recollect.ledger.plan import Known
-from recollect.ledger.protocol import IndexRow
+from recollect.ledger.protocol import IndexRow, Revision
 from recollect.model.change import Applied, Entry, Once, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.response import KeptResponse, Plain, Thread
@@ -46,6 +46,8 @@ class User:
     threads: dict[str, Thread] = field(default_factory=dict)
     # The items of each thread by their id, with what they hold words of.
     thread_items: dict[str, dict[str, tuple[Plain, tuple[str, ...]]]] = field(default_factory=dict)
+    # How far each index with a store of its own was fed.
+    fed: dict[str, Revision] = field(default_factory=dict)
 
 
 def known_of(user: User) -> Known:

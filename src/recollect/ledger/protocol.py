@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from recollect.ledger.feeds import Feeds, IndexRow, Revision
 from recollect.ledger.jobs import Jobs
 from recollect.ledger.keys import Keys
 from recollect.ledger.responses import Responses
@@ -24,6 +25,8 @@ from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
+
+__all__ = ["IndexRow", "Ledger", "Numbered", "Revision", "Said", "Scored", "Unembedded"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,34 +67,6 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexRow:
-    """What an index holds of one memory: where it lives, how it stands, what it is like, its vector if it has one.
-
-    `traits` are those of `recollect.model.traits`. Times are in microseconds: when it happened, and from when and
-    until when it may be found, if that is bounded.
-    """
-
-    row: int
-    place: str
-    status: str
-    session: str
-    speaker: str
-    traits: int
-    at: int
-    begins: int | None
-    ends: int | None
-    vector: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """How often a user's memories were changed; `epoch` moves when rows were erased."""
-
-    number: int = 0
-    epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Unembedded:
     """A memory that has no vector of the model asked for."""
 
@@ -101,7 +76,7 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Responses, Keys, Protocol):
+class Ledger(Jobs, Responses, Keys, Feeds, Protocol):
     """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk.
 
     `on_change` is called with the user once something of theirs has changed.
@@ -230,8 +205,13 @@ class Ledger(Jobs, Responses, Keys, Protocol):
         """The user's current revision; cheap, asked before every search."""
         ...
 
-    async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
-        """What changed since a revision, and the revision that is, read at one moment."""
+    async def index_rows(
+        self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
+    ) -> tuple[Revision, list[IndexRow]]:
+        """What changed since a revision, and the revision that is, read at one moment.
+
+        Without `vectors` none is read: where there is one, no bytes stand for it.
+        """
         ...
 
     async def unembedded(

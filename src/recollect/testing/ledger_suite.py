@@ -23,7 +23,7 @@ pytest.register_assert_rewrite(
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
             "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
-            "effects", "usage", "erase", "erase_again", "responses", "response_erase", "keys",
+            "effects", "usage", "erase", "erase_again", "responses", "response_erase", "keys", "feeds",
         )
     )
 )  # fmt: skip
@@ -35,6 +35,7 @@ from recollect.testing.suite_chores import ChoreSuite
 from recollect.testing.suite_effects import EffectSuite
 from recollect.testing.suite_erase import EraseSuite
 from recollect.testing.suite_erase_again import EraseAgainSuite
+from recollect.testing.suite_feeds import FeedSuite
 from recollect.testing.suite_filters import FilterSuite
 from recollect.testing.suite_finding import FindingSuite
 from recollect.testing.suite_history import HistorySuite
@@ -87,6 +88,7 @@ class LedgerSuite(
     ResponseSuite,
     ResponseEraseSuite,
     KeySuite,
+    FeedSuite,
 ):
     """Everything a ledger promises."""
 

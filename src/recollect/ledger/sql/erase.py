@@ -29,7 +29,7 @@ _PARTS = {
     "full text": ("terms",),
     "vectors": ("vectors",),
     "history": ("history",),
-    "jobs": ("jobs", "job_users", "job_queues", "chores"),
+    "jobs": ("jobs", "job_users", "job_queues", "chores", "fed"),
     "replies, keys and usage": ("responses", "idempotency", "api_keys", "usage"),
     "database log": (LOG,),
 }

@@ -30,6 +30,7 @@ OF_USER: Mapping[str, str] = {
     "idempotency": "replies",
     "api_keys": "keys",
     "usage": "usage",
+    "fed": "",
 }
 
 

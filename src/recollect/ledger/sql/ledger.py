@@ -16,6 +16,7 @@ from recollect.ledger.sql import history as history_sql
 from recollect.ledger.sql import memories, terms, upkeep
 from recollect.ledger.sql import turns as turn_sql
 from recollect.ledger.sql import vectors as vector_sql
+from recollect.ledger.sql.feeding import SqlFeeds
 from recollect.ledger.sql.kept import SqlResponses
 from recollect.ledger.sql.keys import SqlKeys
 from recollect.ledger.sql.lengths import LengthCache
@@ -45,7 +46,7 @@ _QUICK_ROWS = 20_000
 _QUICK_CHANGES = 32
 
 
-class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
+class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
@@ -184,14 +185,20 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys):
     async def revision(self, user: str) -> Revision:
         return await self._engine.read(lambda tx: vector_sql.revision(tx, user), of=user, quick=True)
 
-    async def index_rows(self, user: str, *, model: EmbeddingModel, after: int) -> tuple[Revision, list[IndexRow]]:
+    async def index_rows(
+        self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
+    ) -> tuple[Revision, list[IndexRow]]:
         if after and self._engine.is_local:
             found = await self._engine.read(
-                lambda tx: vector_sql.index_rows(tx, user, model, after, most=_QUICK_CHANGES + 1), of=user, quick=True
+                lambda tx: vector_sql.index_rows(tx, user, model, after, vectors=vectors, most=_QUICK_CHANGES + 1),
+                of=user,
+                quick=True,
             )
             if len(found[1]) <= _QUICK_CHANGES:
                 return found
-        return await self._engine.read(lambda tx: vector_sql.index_rows(tx, user, model, after), of=user)
+        return await self._engine.read(
+            lambda tx: vector_sql.index_rows(tx, user, model, after, vectors=vectors), of=user
+        )
 
     async def unembedded(
         self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None

@@ -87,21 +87,30 @@ async def revision(tx: Tx, user: str) -> Revision:
     return Revision(0, max(row[1] if row else 0, (erased[0] if erased else 0) or 0))
 
 
+INDEX_COLUMNS = (
+    "m.row, m.place, m.status, m.session_id, m.speaker, m.traits, "
+    "COALESCE(m.occurred_at, m.created_at), m.valid_from, "
+    "CASE WHEN m.valid_to < m.expires_at THEN m.valid_to ELSE COALESCE(m.expires_at, m.valid_to) END"
+)
+WITH_VECTORS = (
+    "FROM memories m LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row "
+    "WHERE m.user_id = :user"
+)
+
+
 async def index_rows(
-    tx: Tx, user: str, model: EmbeddingModel, after: int, *, most: int | None = None
+    tx: Tx, user: str, model: EmbeddingModel, after: int, *, vectors: bool = True, most: int | None = None
 ) -> tuple[Revision, list[IndexRow]]:
     """What changed for an index since a revision, or so much of it."""
     current = await revision(tx, user)
     rows = await tx.rows(
-        "SELECT m.row, m.place, m.status, m.session_id, m.speaker, m.traits, "
-        "COALESCE(m.occurred_at, m.created_at), m.valid_from, "
-        "CASE WHEN m.valid_to < m.expires_at THEN m.valid_to ELSE COALESCE(m.expires_at, m.valid_to) END, "
-        "v.vector FROM memories m "
-        "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row "
-        f"WHERE m.user_id = :user AND m.revision > :after{'' if most is None else f' LIMIT {most:d}'}",
+        f"SELECT {INDEX_COLUMNS}, {'v.vector' if vectors else 'v.row'} {WITH_VECTORS} "
+        f"AND m.revision > :after{'' if most is None else f' LIMIT {most:d}'}",
         {"user": user, "model": await model_number(tx, model) or 0, "after": after},
     )
-    return current, [IndexRow(*row) for row in rows]
+    if vectors:
+        return current, [IndexRow(*row) for row in rows]
+    return current, [IndexRow(*(*row[:9], None if row[9] is None else b"")) for row in rows]
 
 
 async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int, user: str | None) -> list[Unembedded]:

@@ -1,0 +1,101 @@
+"""What a ledger gives to indexes that have to be fed: what changed, how far each of them is, and who feeds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from recollect.models.embedding import EmbeddingModel
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """What an index holds of one memory: where it lives, how it stands, what it is like, its vector if it has one.
+
+    `traits` are those of `recollect.model.traits`. Times are in microseconds: when it happened, and from when and
+    until when it may be found, if that is bounded.
+    """
+
+    row: int
+    place: str
+    status: str
+    session: str
+    speaker: str
+    traits: int
+    at: int
+    begins: int | None
+    ends: int | None
+    vector: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """How often a user's memories were changed; `epoch` moves when rows were erased."""
+
+    number: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A row as it is now, and the revision that last changed it."""
+
+    revision: int
+    row: IndexRow
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A user of whom an index does not have everything: how far the ledger is, and how far the index."""
+
+    user: str
+    now: Revision
+    fed: Revision
+
+
+class Feeds(Protocol):
+    """Everything an index of its own store needs. It has a name, under which the ledger keeps how far it is.
+
+    Nothing is written down when a memory changes: users whose revision is beyond that are what is left to do.
+    """
+
+    async def row_count(self, user: str, *, most: int, after: int = 0) -> int:
+        """How many memories a user has that changed since a revision; no more than `most` are counted."""
+        ...
+
+    async def vectors_of(self, user: str, rows: Sequence[int], *, model: EmbeddingModel) -> Mapping[int, bytes]:
+        """The vectors of those of these rows that are the user's and have one, as `index_rows` gives them."""
+        ...
+
+    async def changed_rows(
+        self, user: str, *, model: EmbeddingModel, after: tuple[int, int], limit: int
+    ) -> list[Changed]:
+        """Rows in the order they were last changed, from beyond a revision and a row on."""
+        ...
+
+    async def fed(self, user: str, *, index: str) -> Revision:
+        """How far the index was fed with the user's rows; a number of 0 if never."""
+        ...
+
+    async def behind(self, index: str, *, limit: int, after: str = "") -> list[Behind]:
+        """Users, in order, of whom something changed or was erased that the index was not told of."""
+        ...
+
+    async def lease_feeding(self, index: str, *, feeder: str, lease_s: float, take: bool = False) -> bool:
+        """Whether this feeder, and no other, may feed the index for so long; who has the lease can renew it so.
+
+        With `take` it is taken from whoever has it.
+        """
+        ...
+
+    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str) -> bool:
+        """Note how far the index is with these users, as far as they still are users.
+
+        Nothing is noted, and the answer is no, if another has the lease by now.
+        """
+        ...
+
+    async def drop_fed(self, index: str) -> None:
+        """Count the index as fed with nothing."""
+        ...

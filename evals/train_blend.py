@@ -145,7 +145,7 @@ async def collect_pairs(material: Material, home: Path, blend: Blend) -> tuple[l
                 continue
             found, table = await open_.ask(question.text)
             first = await _ranked(open_, found, table, blend)
-            vectors = found.view.vectors(np.array([each.row for each in first], np.int64))
+            vectors = await found.view.vectors(np.array([each.row for each in first], np.int64))
             pairs = pair_table(first, vectors, look_at(question.text))
             changed = UPDATES in question.category and len(question.gold) > 1
             order = {turn.id: at for at, turn in enumerate(material.conversation.turns)}

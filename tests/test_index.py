@@ -89,7 +89,8 @@ async def test_a_search_takes_no_references_that_are_not_its_own(ledger: Ledger)
 async def test_someone_without_memories_finds_nothing(ledger: Ledger) -> None:
     index, [question] = index_of(ledger), unit_vectors(1, seed=0)
     assert await found(ledger, index, ANN, question) == []
-    assert (await index.view(ANN, EVERYTHING)).similarity(question, np.array([1, 2])).tolist() == [0, 0]
+    nobody = await index.view(ANN, EVERYTHING)
+    assert (await nobody.similarity(question, np.array([1, 2]))).tolist() == [0, 0]
 
 
 async def test_a_filter_applies_before_the_best_are_chosen(ledger: Ledger) -> None:
@@ -140,7 +141,7 @@ async def test_the_least_used_leave_when_memory_runs_short(ledger: Ledger) -> No
     for scope in scopes:
         assert len(await found(ledger, index, scope, question)) == 10
         assert index.nbytes <= 3 * one_user
-    assert list(index._shards) == ["user 3", "user 4", "user 5"]
+    assert [n for n in range(6) if index.held_rows(f"user {n}")] == [3, 4, 5]
 
 
 async def test_searches_and_writes_at_once_never_disagree(ledger: Ledger) -> None:
@@ -154,7 +155,8 @@ async def test_searches_and_writes_at_once_never_disagree(ledger: Ledger) -> Non
         assert len(await found(ledger, index, ANN, questions[n])) == 10
 
     await asyncio.gather(*(write(n) if n % 4 == 0 else search(n) for n in range(40)))
-    shard = index._shards["ann"]
+    shard = index._shards.held("ann")
+    assert shard is not None
     await search(0)
     assert (np.diff(shard.rows[: shard.count]) > 0).all()
     assert shard.count == 50 + 20 * 10
@@ -236,12 +238,12 @@ async def test_vectors_are_those_of_the_rows_asked_for_in_their_order(ledger: Le
     await ledger.apply(ANN, [Add(bare)], by=BY)
     view = await index_of(ledger).view(ANN, EVERYTHING)
     rows = await rows_of(ledger, ANN, records[2], bare, records[0])
-    found = view.vectors(np.append(rows, 10**6))
+    found = await view.vectors(np.append(rows, 10**6))
     np.testing.assert_allclose(found[[0, 2]], vectors[[2, 0]], atol=1e-3)
     assert not found[[1, 3]].any()
-    assert view.vectors(np.empty(0, np.int64)).shape == (0, MODEL.dimensions)
+    assert (await view.vectors(np.empty(0, np.int64))).shape == (0, MODEL.dimensions)
     nobody = await index_of(ledger).view(Scope("nobody"), EVERYTHING)
-    assert nobody.vectors(np.array([1, 2])).tolist() == [[0.0] * MODEL.dimensions] * 2
+    assert (await nobody.vectors(np.array([1, 2]))).tolist() == [[0.0] * MODEL.dimensions] * 2
 
 
 async def test_traits_are_told_of_each_row_with_codes_for_sessions_and_speakers(ledger: Ledger) -> None:

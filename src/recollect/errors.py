@@ -19,6 +19,7 @@ RecollectError
 │   │   └── DiskFull      no space left for the ledger                   (retryable)
 │   ├── Backlog           more work waits for a user than may            (retryable)
 │   │   └── TooFast       more is asked for in a minute than may be      (retryable)
+│   ├── IndexUnavailable  a vector database does not answer; the ledger is searched  (retryable)
 │   ├── CacheUnavailable  Redis does not answer; nothing depends on it   (retryable)
 │   ├── UpstreamUnavailable  the endpoint chats are sent to does not answer  (retryable)
 │   │   └── UpstreamBroken   it broke off in the middle of its answer      (retryable)
@@ -103,6 +104,10 @@ class TooFast(Backlog):
     def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class IndexUnavailable(Unavailable):
+    """A vector database does not answer. Searches do without it; who looks after it hears of this."""
 
 
 class CacheUnavailable(Unavailable):

@@ -1,16 +1,19 @@
 """What an engine is: a vector database that finds the nearest of one user's rows. It holds no truth; it suggests.
 
 Whatever it gives is looked up among the rows the ledger lets the scope see, so that one that is behind, or that was
-tricked, can make a memory be missed but never be shown.
+tricked, can make a memory be missed but never be shown. An engine raises IndexUnavailable, and no other error, while
+it does not answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 from recollect.ledger.protocol import Scored
+from recollect.model.erase import user_digest
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What an engine keeps of one memory: its row, where it lives, and its vector of length 1."""
+    """What an engine keeps of one memory: its row, whose it is, where it lives, and its vector of length 1."""
 
     row: int
+    user: str
     place: str
     vector: Vector
 
@@ -43,6 +47,9 @@ class Engine(Protocol):
 class FedEngine(Engine, Protocol):
     """An engine with a store of its own, which is brought what changed in the ledger, in batches, and any number of
     times: to put a row again or to drop one that is not there is nothing.
+
+    It never hears a name: users and places come as marks, which are 32 of the digits and letters of a hexadecimal
+    number each. So there is nothing in them to quote, and whoever reads its store learns no names.
     """
 
     @property
@@ -50,12 +57,12 @@ class FedEngine(Engine, Protocol):
         """How long after it was acknowledged a change may still be unseen by a search."""
         ...
 
-    async def put(self, user: str, rows: Sequence[Kept]) -> None:
-        """Keep rows of one user, in place of what was kept of them."""
+    async def put(self, rows: Sequence[Kept]) -> None:
+        """Keep rows of any users, in place of what was kept of them."""
         ...
 
-    async def drop(self, user: str, rows: Sequence[int]) -> None:
-        """Remove rows of one user, for good."""
+    async def drop(self, rows: Sequence[int]) -> None:
+        """Remove rows, for good."""
         ...
 
     async def drop_user(self, user: str) -> int:
@@ -67,9 +74,24 @@ class FedEngine(Engine, Protocol):
         ...
 
     async def users(self) -> Sequence[str]:
-        """Of whom anything is kept."""
+        """The marks of those of whom anything is kept."""
         ...
 
     async def clear(self) -> None:
         """Remove everything and begin anew."""
         ...
+
+
+def user_mark(user: str) -> str:
+    """What stands for a user in the store of an engine; the ledger's notes of erasures call them the same."""
+    return user_digest(user)
+
+
+def place_mark(place: str) -> str:
+    """What stands for a place in the store of an engine."""
+    return blake2b(place.encode(), digest_size=16, person=b"recollect-place").hexdigest()
+
+
+def is_mark(text: str) -> bool:
+    """Whether it can only be a mark."""
+    return len(text) == 32 and set(text) <= set("0123456789abcdef")

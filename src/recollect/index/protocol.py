@@ -65,11 +65,11 @@ class View(Protocol):
         """The nearest rows."""
         ...
 
-    def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    async def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The score of each of these rows; 0 for rows without a vector."""
         ...
 
-    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    async def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The vector of each of these rows; zeros for rows without one."""
         ...
 

@@ -1,8 +1,8 @@
-"""One user's vectors in memory, beside what decides whether a row may be found and what it is like."""
+"""One user's rows in memory: what decides whether one may be found, what it is like, and its vector or not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,7 +32,8 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("ends_s", "f8", np.inf),
     ("scales", "f4", 0),
 )
-_ROW_BYTES = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
+# What a row takes without its vector; it also has a mark in each of the masks.
+ROW_BYTES = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS) + _MAX_MASKS
 
 
 def coarsened(vectors: NDArray[np.floating]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -42,15 +43,24 @@ def coarsened(vectors: NDArray[np.floating]) -> tuple[NDArray[np.int8], NDArray[
     return np.rint(vectors / steps[:, None]).astype(np.int8), steps
 
 
+def unpacked(vectors: Iterable[bytes | None], dimensions: int) -> NDArray[np.float16]:
+    """Vectors as the ledger keeps them, one under the other; zeros where there is none."""
+    blank = bytes(2 * dimensions)
+    return np.frombuffer(b"".join(vector or blank for vector in vectors), dtype="<f2").reshape(-1, dimensions)
+
+
 @dataclass(slots=True)
 class Shard:
     """Rows in rising order, which is the order they were written in, and matrices that grow by half.
+
+    A `light` one holds no vectors: it knows which rows have one, and what they are like.
 
     A search may run in a thread while the next update begins: it works on the rows it counted at its start,
     and an update fills the rows beyond before it counts them.
     """
 
     dimensions: int
+    light: bool = False
     revision: Revision = field(default_factory=Revision)
     count: int = 0
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -86,8 +96,7 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """How much memory it takes."""
-        # A row also has a mark in each of the masks.
-        return self.halves.nbytes + self.coarse.nbytes + len(self.rows) * (_ROW_BYTES + _MAX_MASKS)
+        return self.halves.nbytes + self.coarse.nbytes + len(self.rows) * ROW_BYTES
 
     def update(self, revision: Revision, changed: Sequence[IndexRow]) -> None:
         """Take up what changed since the last revision."""
@@ -111,11 +120,10 @@ class Shard:
         self.active[at] = [row.status == Status.ACTIVE for row in changed]
         self.embedded[at] = [row.vector is not None for row in changed]
         self._take_traits(at, changed)
-        blank = bytes(2 * self.dimensions)
-        halves = np.frombuffer(b"".join(row.vector or blank for row in changed), dtype="<f2")
-        halves = halves.reshape(len(changed), self.dimensions)
-        self.halves[at] = halves
-        self.coarse[at], self.scales[at] = coarsened(halves)
+        if not self.light:
+            halves = unpacked((row.vector for row in changed), self.dimensions)
+            self.halves[at] = halves
+            self.coarse[at], self.scales[at] = coarsened(halves)
         self._join(at[old:], changed[old:])
         self.count += fresh
 
@@ -155,6 +163,8 @@ class Shard:
             grown = np.full(size, blank, kind)
             grown[: self.count] = getattr(self, name)[: self.count]
             setattr(self, name, grown)
+        if self.light:
+            return
         halves, coarse = np.empty((size, self.dimensions), np.float16), np.empty((size, self.dimensions), np.int8)
         if self.count:
             halves[: self.count], coarse[: self.count] = self.halves[: self.count], self.coarse[: self.count]

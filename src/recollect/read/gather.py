@@ -80,7 +80,7 @@ async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, 
     if wanted.for_prompt:
         # What an assistant once said someone must always do was not said by the user: no prompt is told it again.
         rows = rows[(view.traits(rows).flags & _DICTATED) != _DICTATED]
-    pool = _pool(view, wanted.vector, rows, said, outlook)
+    pool = await _pool(view, wanted.vector, rows, said, outlook)
     return Gathered(pool, outlook, view)
 
 
@@ -116,7 +116,7 @@ def _candidates(view: View, near: Nearest, said: Said, limit: int) -> Rows:
     return rows[rows >= 0]
 
 
-def _pool(view: View, vector: Vector, rows: Rows, said: Said, outlook: Outlook) -> Pool:
+async def _pool(view: View, vector: Vector, rows: Rows, said: Said, outlook: Outlook) -> Pool:
     traits = view.traits(rows)
     before, after = view.beside(rows)
     at, here = _places(said.rows, rows)
@@ -127,7 +127,7 @@ def _pool(view: View, vector: Vector, rows: Rows, said: Said, outlook: Outlook) 
     known = traits.embedded & bool(vector.any())
     return Pool(
         rows=rows,
-        dense=np.where(known, view.similarity(vector, rows), guessed),
+        dense=np.where(known, await view.similarity(vector, rows), guessed),
         known=known,
         lexical=_values(said.scores, at, here),
         coverage=coverage,

@@ -141,7 +141,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     moment = asked.as_of or now()
     good = rank(good, weights, now=moment)
     if not asked.periods:
-        good = freshen(good, _vectors(found, good), question)
+        good = freshen(good, await _vectors(found, good), question)
     clock.mark("rank")
     choice = Choice(
         limit=asked.limit,
@@ -150,7 +150,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         elbow=taste.elbow,
         said=asked.said,
     )
-    kept = select(good, _vectors(found, good), choice)
+    kept = select(good, await _vectors(found, good), choice)
     clock.mark("select")
     hits = tuple(_hit(asked, each, table) for each in sorted(kept, key=lambda each: -each.score))
     clock.mark("explain")
@@ -189,8 +189,8 @@ async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, RecollectEr
     return vector, None
 
 
-def _vectors(found: Gathered, candidates: Sequence[Candidate]) -> Floats:
-    return found.view.vectors(np.array([each.row for each in candidates], np.int64))
+async def _vectors(found: Gathered, candidates: Sequence[Candidate]) -> Floats:
+    return await found.view.vectors(np.array([each.row for each in candidates], np.int64))
 
 
 def _shown(table: Floats, candidates: Sequence[Candidate]) -> dict[int, dict[str, float]]:

@@ -146,7 +146,7 @@ async def _with_vectors(
         numbered = await ledger.fetch(place, rows, filter=only) if rows else []
         if not numbered:
             continue
-        vectors = view.vectors(np.asarray([each.row for each in numbered], np.int64))
+        vectors = await view.vectors(np.asarray([each.row for each in numbered], np.int64))
         texts = await asyncio.to_thread(_ready, [each.record.content for each in numbered])
         found += [
             Candidate(each.record, text, vector, after is None or each.record.updated_at > after)

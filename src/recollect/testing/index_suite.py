@@ -1,0 +1,283 @@
+"""The promise of `Index`, as tests. An index inherits them and says how it is opened over a ledger:
+
+    class TestMyIndex(IndexSuite):
+        @pytest.fixture
+        def open_index(self):
+            return lambda ledger: MyIndex(ledger, MODEL)
+
+One that takes up changes behind overrides `settled`, which waits until it has. Most is asked before that as well as
+after it: what is written must be found at once. Needs pytest-asyncio in auto mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from recollect.index.exact import ExactIndex
+from recollect.index.protocol import Index
+from recollect.ledger.protocol import Ledger
+from recollect.ledger.sqlite import open_sqlite
+from recollect.model.change import Add, By, Forget, Update
+from recollect.model.erase import Erase, Target
+from recollect.model.filters import read_filter
+from recollect.model.ids import new_id
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import EVERYTHING
+from recollect.model.scope import Scope
+from recollect.model.turn import Role, Turn
+from recollect.models.embedding import EmbeddingModel
+from recollect.write.draft import draft
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+OpenIndex = Callable[[Ledger], Awaitable[Index]]
+
+MODEL = EmbeddingModel("random", 32)
+BY = By("test")
+ANN, BOB = Scope("ann"), Scope("bob")
+NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
+# Names that would be more than names to whoever puts them into a question unquoted.
+ODD_NAMES = (
+    'x" or true or user == "y',
+    "x' or '1'=='1",
+    "back\\slash\\",
+    '"] or row > 0 or place in ["',
+    "ünïcödé 名前 🙂",
+    "x) or (1 == 1",
+    "{{user}}%00",
+    "n" * 300,
+)
+
+
+def unit_vectors(count: int, *, seed: int) -> Vectors:
+    """Vectors of length 1 in all directions."""
+    rows = np.random.default_rng(seed).normal(size=(count, MODEL.dimensions)).astype(np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+async def fill(ledger: Ledger, scope: Scope, count: int, *, seed: int, **fields: Any) -> Sequence[MemoryRecord]:
+    """Memories of a scope with vectors by the seed."""
+    vectors = unit_vectors(count, seed=seed)
+    records = [draft(scope, f"memory {seed} {n}", fields) for n in range(count)]
+    await ledger.apply(scope, [Add(r, v) for r, v in zip(records, vectors, strict=True)], by=BY)
+    return records
+
+
+class IndexSuite:
+    """Everything an index promises."""
+
+    # How many of the ten nearest an index must find, on average over questions.
+    least_overlap = 0.95
+
+    @pytest.fixture
+    def open_index(self) -> OpenIndex:
+        raise NotImplementedError("say how the index is opened: override the fixture `open_index`")
+
+    @pytest.fixture
+    async def ledger(self, tmp_path: Path) -> AsyncIterator[Ledger]:
+        ledger = await open_sqlite(tmp_path / "recollect.db", MODEL)
+        yield ledger
+        await ledger.close()
+
+    @pytest.fixture
+    async def index(self, ledger: Ledger, open_index: OpenIndex) -> AsyncIterator[Index]:
+        index = await open_index(ledger)
+        yield index
+        await index.close()
+
+    async def settled(self, index: Index) -> None:
+        """Wait until the index has taken up all changes."""
+
+    async def ids(self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **asked: Any) -> list[str]:
+        """The ids of the nearest."""
+        options = {"filter": EVERYTHING, "limit": 10, **asked}
+        view = await index.view(scope, options["filter"])
+        near = await view.nearest(vector, limit=options["limit"])
+        by_row = {
+            each.row: each.record.id for each in await ledger.fetch(scope, near.rows.tolist(), filter=EVERYTHING)
+        }
+        assert len(by_row) == len(near.rows)
+        assert near.scores.tolist() == sorted(near.scores.tolist(), reverse=True)
+        return [by_row[row] for row in near.rows.tolist()]
+
+    async def both(
+        self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **asked: Any
+    ) -> list[list[str]]:
+        """The ids of the nearest before changes were taken up and after."""
+        before = await self.ids(ledger, index, scope, vector, **asked)
+        await self.settled(index)
+        return [before, await self.ids(ledger, index, scope, vector, **asked)]
+
+    async def test_it_finds_what_comparing_with_every_vector_finds(self, ledger: Ledger, index: Index) -> None:
+        records, vectors = await fill(ledger, ANN, 600, seed=1), unit_vectors(600, seed=1)
+        await fill(ledger, BOB, 300, seed=3)
+        await self.settled(index)
+        shared = []
+        for question in unit_vectors(20, seed=2):
+            cosines = vectors @ question
+            best = [records[at].id for at in np.argsort(-cosines)[:10]]
+            view = await index.view(ANN, EVERYTHING)
+            near = await view.nearest(question, limit=10)
+            assert (near.count, view.count) == (600, 600)
+            assert near.mean == pytest.approx(float(np.maximum(cosines, 0).mean()), abs=0.02)
+            assert near.deviation == pytest.approx(float(np.maximum(cosines, 0).std()), abs=0.02)
+            shared.append(len({*best} & {*await self.ids(ledger, index, ANN, question)}) / 10)
+        assert np.mean(shared) >= self.least_overlap
+
+    async def test_scores_vectors_and_traits_are_those_of_the_exact_index(self, ledger: Ledger, index: Index) -> None:
+        await fill(ledger, ANN, 80, seed=1)
+        await ledger.apply(ANN, [Add(draft(ANN, "no vector", {}))], by=BY)
+        await self.settled(index)
+        exact = await ExactIndex(ledger, MODEL, budget_bytes=1 << 30).view(ANN, EVERYTHING)
+        view, [question] = await index.view(ANN, EVERYTHING), unit_vectors(1, seed=2)
+        rows = np.asarray([*await ledger.matching(ANN, EVERYTHING), 10**9], np.int64)
+        np.testing.assert_allclose(
+            await view.similarity(question, rows), await exact.similarity(question, rows), atol=1e-3
+        )
+        np.testing.assert_array_equal(await view.vectors(rows), await exact.vectors(rows))
+        np.testing.assert_array_equal(view.sees(rows), exact.sees(rows))
+        np.testing.assert_array_equal(view.traits(rows).embedded, exact.traits(rows).embedded)
+        assert view.count == exact.count == 81
+
+    async def test_someone_without_memories_finds_nothing(self, ledger: Ledger, index: Index) -> None:
+        await fill(ledger, BOB, 5, seed=1)
+        [question] = unit_vectors(1, seed=0)
+        assert await self.both(ledger, index, ANN, question) == [[], []]
+        view = await index.view(ANN, EVERYTHING)
+        assert view.count == 0
+        assert (await view.similarity(question, np.array([1, 2]))).tolist() == [0, 0]
+        assert (await view.vectors(np.array([1, 2]))).tolist() == [[0.0] * MODEL.dimensions] * 2
+
+    async def test_a_memory_just_added_is_found_at_once(self, ledger: Ledger, index: Index) -> None:
+        await fill(ledger, ANN, 50, seed=1)
+        await self.settled(index)
+        for seed in range(100, 110):
+            [new] = await fill(ledger, ANN, 1, seed=seed)
+            assert (await self.ids(ledger, index, ANN, unit_vectors(1, seed=seed)[0]))[0] == new.id
+        await self.settled(index)
+        assert (await self.ids(ledger, index, ANN, unit_vectors(1, seed=105)[0], limit=1)) != []
+
+    async def test_what_was_forgotten_or_changed_is_not_found_as_it_was(self, ledger: Ledger, index: Index) -> None:
+        first, second, third = await fill(ledger, ANN, 3, seed=1)
+        vectors, [other] = unit_vectors(3, seed=1), unit_vectors(1, seed=9)
+        await self.settled(index)
+        await ledger.apply(ANN, [Forget(first.id), Update(second.id, {"content": "new"}, None, other)], by=BY)
+        for found in await self.both(ledger, index, ANN, other):
+            assert found[0] == second.id
+            assert set(found) == {second.id, third.id}
+        await ledger.apply(ANN, [Update(second.id, {"content": "without a vector"})], by=BY)
+        assert await self.both(ledger, index, ANN, vectors[1]) == [[third.id], [third.id]]
+
+    async def test_a_filter_applies_before_the_best_are_chosen(self, ledger: Ledger, index: Index) -> None:
+        await fill(ledger, ANN, 200, seed=1)
+        rare = await fill(ledger, ANN, 3, seed=2, tags=["rare"])
+        [question] = unit_vectors(1, seed=3)
+        for found in await self.both(ledger, index, ANN, question, filter=read_filter({"tags": "rare"}), limit=3):
+            assert set(found) == {record.id for record in rare}
+
+    async def test_only_the_places_seen_from_the_scope_are_found(self, ledger: Ledger, index: Index) -> None:
+        here, there = Scope("ann", "x"), Scope("ann", "y")
+        own = await fill(ledger, here, 5, seed=1)
+        everywhere = await fill(ledger, ANN, 2, seed=5)
+        await fill(ledger, there, 5, seed=2)
+        await fill(ledger, Scope("bob", "x"), 5, seed=3)
+        [question] = unit_vectors(1, seed=4)
+        for found in await self.both(ledger, index, here, question, limit=20):
+            assert set(found) == {record.id for record in (*own, *everywhere)}
+        for found in await self.both(ledger, index, ANN, question, limit=20):
+            assert set(found) == {record.id for record in everywhere}
+
+    async def test_no_name_is_more_than_a_name(self, ledger: Ledger, index: Index) -> None:
+        own = {}
+        for seed, name in enumerate(ODD_NAMES):
+            for scope in (Scope(name[:256]), Scope("ann", name[:256]), Scope("ann", "p", name[:256])):
+                own[scope] = {record.id for record in await fill(ledger, scope, 2, seed=seed, level=_level(scope))}
+        [question] = unit_vectors(1, seed=99)
+        await self.settled(index)
+        for scope, ids in own.items():
+            assert set(await self.ids(ledger, index, scope, question, limit=100)) == ids
+
+    async def test_without_turns_only_what_was_distilled_is_found(self, ledger: Ledger, index: Index) -> None:
+        session = Scope("ann", "", "monday")
+        turns = [
+            Turn(id=new_id(), scope=session, role=Role.USER, content=f"turn {n}", said_at=NOON) for n in range(20)
+        ]
+        await ledger.append(session, turns, vectors=list(unit_vectors(20, seed=1)), by=BY)
+        records = await fill(ledger, ANN, 3, seed=2)
+        await self.settled(index)
+        view = await index.view(session, EVERYTHING, turns=False)
+        near = await view.nearest(unit_vectors(1, seed=3)[0], limit=10)
+        assert (view.count, len(near.rows)) == (3, 3)
+        fetched = await ledger.fetch(session, near.rows.tolist(), filter=EVERYTHING)
+        assert {each.record.id for each in fetched} == {record.id for record in records}
+        everything = await index.view(session, EVERYTHING)
+        rows = np.asarray(await ledger.matching(session, EVERYTHING), np.int64)
+        before, after = everything.beside(rows)
+        assert [int((each >= 0).sum()) for each in (before, after)] == [19, 19]
+
+    async def test_what_held_at_another_moment_is_found_as_of_then(self, ledger: Ledger, index: Index) -> None:
+        [old] = await fill(ledger, ANN, 1, seed=1, valid_from=NOON, valid_to=NOON + timedelta(days=1))
+        [new] = await fill(ledger, ANN, 1, seed=2, valid_from=NOON + timedelta(days=1))
+        await self.settled(index)
+        for moment, expected in ((NOON + timedelta(hours=1), old), (NOON + timedelta(days=2), new)):
+            view = await index.view(ANN, EVERYTHING, as_of=moment)
+            near = await view.nearest(unit_vectors(1, seed=3)[0], limit=10)
+            fetched = await ledger.fetch(ANN, near.rows.tolist(), filter=EVERYTHING, as_of=moment)
+            assert [each.record.id for each in fetched] == [expected.id]
+
+    async def test_a_vector_that_is_like_nothing_breaks_nothing(self, ledger: Ledger, index: Index) -> None:
+        await fill(ledger, ANN, 20, seed=1)
+        await self.settled(index)
+        view = await index.view(ANN, EVERYTHING)
+        near = await view.nearest(np.zeros(MODEL.dimensions, np.float32), limit=10)
+        assert near.count == 20
+        assert not near.scores.any()
+
+    async def test_what_was_erased_is_nowhere_any_more(self, ledger: Ledger, index: Index) -> None:
+        records, vectors = await fill(ledger, ANN, 20, seed=1), unit_vectors(20, seed=1)
+        await fill(ledger, BOB, 5, seed=2)
+        await self.settled(index)
+        await self.ids(ledger, index, ANN, vectors[3])
+        await ledger.erase(ANN, Erase(Target.MEMORY, records[3].id), by=BY)
+        cleared = await index.forget("ann")
+        assert (cleared.store, cleared.reached) == ("index", True)
+        for found in await self.both(ledger, index, ANN, vectors[3], limit=30):
+            assert set(found) == {record.id for record in records} - {records[3].id}
+        await ledger.erase(ANN, Erase(Target.USER), by=BY)
+        await index.forget("ann")
+        assert await self.both(ledger, index, ANN, vectors[3]) == [[], []]
+        assert len(await self.ids(ledger, index, BOB, vectors[3])) == 5
+
+    async def test_one_who_was_erased_can_come_back(self, ledger: Ledger, index: Index) -> None:
+        await fill(ledger, ANN, 20, seed=1)
+        await self.settled(index)
+        await ledger.erase(ANN, Erase(Target.USER), by=BY)
+        await index.forget("ann")
+        records = await fill(ledger, ANN, 4, seed=2)
+        for found in await self.both(ledger, index, ANN, unit_vectors(1, seed=3)[0]):
+            assert set(found) == {record.id for record in records}
+
+    async def test_another_that_is_opened_later_finds_the_same(
+        self, ledger: Ledger, index: Index, open_index: OpenIndex
+    ) -> None:
+        await fill(ledger, ANN, 100, seed=1)
+        await self.settled(index)
+        [question] = unit_vectors(1, seed=2)
+        found = await self.ids(ledger, index, ANN, question)
+        await index.close()
+        again = await open_index(ledger)
+        assert await self.ids(ledger, again, ANN, question) == found
+        await again.close()
+
+
+def _level(scope: Scope) -> str:
+    return "session" if scope.session else "project" if scope.project else "user"

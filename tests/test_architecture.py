@@ -15,6 +15,7 @@ SOURCE = Path(recollect.__file__).parent
 
 # Outermost first. A module may import from its own layer and from those below it.
 LAYERS = [
+    ["__main__"],
     ["testing"],
     ["cli"],
     ["evaluation"],

@@ -60,6 +60,14 @@ _MIGRATING = (
 _LOST = (pg.PostgresConnectionError, ConnectionError, pg.AdminShutdownError, pg.CrashShutdownError)
 # Nothing was committed when one of these came, and trying again can go better.
 _AGAIN = (pg.SerializationError, pg.DeadlockDetectedError, pg.InvalidCachedStatementError, *_LOST)
+# What we may not do, or not now.
+REFUSED = (
+    pg.InsufficientPrivilegeError,
+    pg.LockNotAvailableError,
+    pg.DeadlockDetectedError,
+    pg.UndefinedFileError,
+    pg.FeatureNotSupportedError,
+)
 _ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
 
 
@@ -282,6 +290,19 @@ class PostgresEngine:
         if self._pool is None:
             raise StoreUnavailable(f"{self.where} is closed")
         return await self._vacuumed(sweep, tables)
+
+    @asynccontextmanager
+    async def aside(self, of: Whose) -> AsyncIterator[Any]:
+        """A connection that is not of the pool, kept to the rows of these, for what takes long or waits."""
+        try:
+            connection = await asyncpg.connect(**self._address, connection_class=_Connection)
+            try:
+                await connection.tell(of, CONNECT_S)
+                yield connection
+            finally:
+                connection.terminate()
+        except _ERRORS as error:
+            raise translated(error, self.where) from error
 
     async def _vacuumed(self, how: Callable[..., Coroutine[Any, Any, Scrubbed]], tables: Sequence[str]) -> Scrubbed:
         # Not from the pool: it waits for other things than those who write do, and for longer.

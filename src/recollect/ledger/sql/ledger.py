@@ -50,7 +50,7 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
-        self._engine = engine
+        self._engine = self.engine = engine
         self._writer = change_sql.Writer(engine, model)
         self._lengths = LengthCache()
         self._postings = PostingCache()

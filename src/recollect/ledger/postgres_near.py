@@ -1,0 +1,252 @@
+"""A user's nearest vectors by pgvector: made ready behind everyone's back, for users who have many.
+
+Whoever has few is found faster in memory, so only large users' vectors are kept as pgvector has them, and only they
+stand in the index: others pay neither its space nor its time when they write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recollect.errors import RecollectError, StoreUnavailable, Unavailable, Unsupported
+from recollect.ledger import postgres_near_sql as said
+from recollect.ledger.protocol import Scored
+from recollect.ledger.sql.tx import EVERYONE, NOBODY, Row, Tx
+from recollect.ledger.sql.vectors import model_number
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from recollect.ledger.postgres import PostgresEngine
+    from recollect.model.change import Vector
+
+_log = logging.getLogger("recollect")
+Progress = Callable[[int, int], None]
+# So many at a time: a user's own writers wait for the last of them at most.
+FILLED_AT_ONCE = 500
+_LOOK_S = 1.0
+_AGAIN_S = 30.0
+# How long others wait behind us for a lock on the table, and how often we try.
+_LOCK_MS, _TRIES = 500, 120
+_BUILD_MEMORY = "SELECT set_config('maintenance_work_mem', '256MB', false) WHERE pg_size_bytes(current_setting("
+_BUILD_MEMORY += "'maintenance_work_mem')) < 256 << 20"
+
+
+@dataclass(frozen=True, slots=True)
+class NearState:
+    """How it stands with pgvector: whether it can be used, why not, and for how many users it is."""
+
+    version: str
+    trouble: str
+    users: int = 0
+    is_indexed: bool = False
+
+
+class Near:
+    """Finds the nearest of users whose vectors stand in the index; others are made ready when they are asked for."""
+
+    def __init__(self, engine: PostgresEngine, model: EmbeddingModel) -> None:
+        self._engine = engine
+        self._model = model
+        self._number: int | None = None
+        self._wanted: dict[str, None] = {}
+        self._working: asyncio.Task[None] | None = None
+        self._trouble = ""
+
+    @property
+    def where(self) -> str:
+        """The database, without its password."""
+        return self._engine.where
+
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
+        """The nearest active rows of the user in these places; Unavailable while they are not made ready."""
+        number = await self._model_number()
+        asked = {"user": user, "model": number, "vector": vector.tolist(), "places": list(places), "limit": limit}
+
+        async def find(tx: Tx) -> Sequence[Row] | None:
+            ready = await tx.rows(said.READY, asked)
+            if not ready or not ready[0][0]:
+                return None
+            found = await tx.rows(said.nearest(number, self._model.dimensions), asked)
+            if len(found) < limit:
+                # Little of what is near may be shown from here.
+                await tx.rows(said.ALL, {})
+                found = await tx.rows(said.nearest_of_all(number), asked)
+            return found
+
+        found = await self._engine.read(find, of=user) if number else None
+        if found is None:
+            self.want(user)
+            raise Unavailable(self._trouble or "this user's vectors are not ready for pgvector yet")
+        rows, scores = np.array([row[0] for row in found], np.int64), np.array([row[1] for row in found], np.float32)
+        order = np.lexsort((rows, -scores))
+        return Scored(rows[order], np.clip(scores[order], 0, 1))
+
+    async def _model_number(self) -> int:
+        if self._number is None:
+            self._number = await self._engine.read(lambda tx: model_number(tx, self._model), of=NOBODY, quick=True)
+        return self._number or 0
+
+    def want(self, user: str) -> None:
+        """Have a user's vectors made ready, some time soon."""
+        self._wanted[user] = None
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        """Make users ready one after the other, until none waits."""
+        try:
+            while self._wanted:
+                user = next(iter(self._wanted))
+                await self.make_ready([user])
+                del self._wanted[user]
+        except Unsupported as error:
+            if not self._trouble:
+                _log.warning("pgvector is not used: %s", error)
+            self._trouble = str(error)
+            await asyncio.sleep(_AGAIN_S)
+        except RecollectError as error:
+            _log.warning("vectors are not made ready for pgvector for now: %s", error)
+            await asyncio.sleep(_AGAIN_S)
+        finally:
+            self._wanted.clear()
+            self._working = None
+
+    async def make_ready(self, users: Sequence[str], progress: Progress = lambda done, of: None) -> None:
+        """Have the vectors of these users stand in the index; whoever else is at it is waited for."""
+        number = await self._model_number()
+        async with self._alone() as connection:
+            await prepare(connection, self._model)
+            for user in users:
+                await _take_in(connection, user, number, progress)
+            await _build(self._engine, connection, (number, self._model.dimensions), progress)
+        self._trouble = ""
+
+    async def rebuild(self, *, large: int, progress: Progress = lambda done, of: None) -> int:
+        """Make everything anew that pgvector has, of users with so many vectors; gives how many users that are."""
+        number = await self._model_number()
+        async with self._alone() as connection:
+            await prepare(connection, self._model)
+            for (name,) in await connection.fetch(said.OLD_INDEXES, said.index_name(number)):
+                await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+            await connection.execute(said.FORGET, number)
+            await connection.execute(said.EMPTY, number)
+            users = [row[0] for row in await connection.fetch(said.LARGE, number, large)]
+            for user in users:
+                await _take_in(connection, user, number, progress)
+            await _build(self._engine, connection, (number, self._model.dimensions), progress)
+        return len(users)
+
+    async def state(self) -> NearState:
+        """How it stands; nothing is changed."""
+        number = await self._model_number()
+        async with self._engine.aside(EVERYONE) as connection:
+            version, trouble = await _found(connection, self._model)
+            if trouble:
+                return NearState(version, trouble)
+            users = await connection.fetchval("SELECT count(*) FROM users WHERE $1::bigint = ANY (near)", number)
+            found = dict(await connection.fetch(said.INDEXES))
+        return NearState(version, "", users, found.get(said.index_name(number), False))
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[Any]:
+        """A connection while nobody else makes anything ready."""
+        async with self._engine.aside(EVERYONE) as connection:
+            # Not waited for inside PostgreSQL: an index is not finished while anyone waits in a statement.
+            while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", said.BUILDING):  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_S)
+            await connection.execute("SET statement_timeout = 0; SET idle_session_timeout = 0")
+            await connection.execute(_BUILD_MEMORY)
+            yield connection
+
+    async def close(self) -> None:
+        """Break off what is under way; it is gone on with another time."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+
+
+async def _found(connection: Any, model: EmbeddingModel) -> tuple[str, str]:
+    """Which pgvector there is, and why it cannot be used if it cannot."""
+    if model.dimensions > said.MAX_DIMENSIONS:
+        return "", f"pgvector has no index for more than {said.MAX_DIMENSIONS} dimensions, and {model} has more"
+    version = await connection.fetchval(said.INSTALLED)
+    if version is None:
+        offered = await connection.fetchval(said.OFFERED)
+        how = "have a superuser run: CREATE EXTENSION vector" if offered else "install it on the server of PostgreSQL"
+        return "", f"the database has no pgvector: {how}; until then search is exact, in memory"
+    if tuple(int(part) for part in version.split(".")[:2]) < said.OLDEST:
+        oldest = ".".join(map(str, said.OLDEST))
+        return version, f"pgvector {version} is too old, {oldest} is needed: run ALTER EXTENSION vector UPDATE"
+    if not await connection.fetchval(said.VISIBLE):
+        return version, "pgvector is in a schema that is not on the search_path of this database's role"
+    return version, ""
+
+
+async def prepare(connection: Any, model: EmbeddingModel) -> None:
+    """See to it that the table can hold what pgvector needs; Unsupported if there is no pgvector to be had."""
+    _, trouble = await _found(connection, model)
+    if trouble:
+        # Whether we may install it is told by trying.
+        await _tried(connection, said.INSTALL)
+        _, trouble = await _found(connection, model)
+    if trouble:
+        raise Unsupported(trouble)
+    if await connection.fetchval(said.PREPARED):
+        return
+    for _ in range(_TRIES):
+        if await _tried(connection, *said.PREPARE):
+            return
+        await asyncio.sleep(_LOOK_S)
+    raise StoreUnavailable("others hold the table of vectors all the time; pgvector is made ready another time")
+
+
+async def _tried(connection: Any, *statements: str) -> bool:
+    """Whether they could be done, all or none, without anyone waiting for long behind us."""
+    from recollect.ledger.postgres import REFUSED
+
+    try:
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
+            for statement in statements:
+                await connection.execute(statement)
+    except REFUSED:
+        return False
+    return True
+
+
+async def _take_in(connection: Any, user: str, model: int, progress: Progress) -> None:
+    """Have all of a user's vectors stand beside as pgvector has them, and note it."""
+    await connection.execute(said.ENROL, user, model)
+    total = await connection.fetchval("SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, model)
+    done, after = 0, -1
+    while filled := await connection.fetch(said.FILL, user, model, after, FILLED_AT_ONCE):
+        done, after = done + len(filled), max(row[0] for row in filled)
+        progress(min(done, total), total)
+    await connection.execute(said.FILLED, user, model)
+
+
+async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int], progress: Progress) -> None:
+    """Make the index of the model if there is none that can be used."""
+    name = said.index_name(model[0])
+    found = dict(await connection.fetch(said.INDEXES))
+    if found.get(name):
+        return
+    if name in found:
+        # Whoever made it was ended before it was whole.
+        await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
+    making = asyncio.create_task(connection.execute(said.create_index(*model), timeout=None))
+    try:
+        async with engine.aside(NOBODY) as beside:
+            while not (await asyncio.wait([making], timeout=_LOOK_S))[0]:
+                if row := await beside.fetchrow(said.PROGRESS, connection.get_server_pid()):
+                    progress(row[0], row[1])
+        await making
+    finally:
+        making.cancel()

@@ -22,6 +22,14 @@ class MemorySettings(BaseModel):
         str,
         Field(description="Where the ledger is: empty for a file in `home`, a postgresql:// address, or memory:."),
     ] = ""
+    postgres_connections: Annotated[
+        int,
+        Field(
+            ge=3,
+            le=1000,
+            description="Most connections a process keeps to PostgreSQL; all but two may be writing at once.",
+        ),
+    ] = 10
 
     embedder: Annotated[
         str,

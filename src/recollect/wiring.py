@@ -217,7 +217,7 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
     if database.startswith(("postgresql://", "postgres://")):
         from recollect.ledger.postgres import open_postgres
 
-        return await open_postgres(database, model)
+        return await open_postgres(database, model, connections=settings.postgres_connections)
     if database in ("memory:", ":memory:"):
         from recollect.ledger.memory import open_memory
 

@@ -14,19 +14,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from recollect.errors import (
-    Conflict,
-    DiskFull,
-    InvalidInput,
-    InvalidSettings,
-    InvalidText,
-    MissingExtra,
-    RecollectError,
-    StoreBusy,
-    StoreUnavailable,
-    Unsupported,
-)
+from recollect.errors import InvalidSettings, MissingExtra, StoreBusy, StoreUnavailable, Unsupported
 from recollect.ledger.postgres_dialect import FAULTS, Glance, PostgresDialect, PostgresTx, SecondLook, TsvectorTerms
+from recollect.ledger.postgres_errors import AGAIN, BUSY_S, ERRORS, LOST, masked, translated
 from recollect.ledger.postgres_rows import UNGUARDED, TellingConnection, cautions, limited_to
 from recollect.ledger.postgres_scrub import scrub, sweep
 from recollect.ledger.sql.ledger import SqlLedger
@@ -41,9 +31,9 @@ except ImportError as error:
 
 T = TypeVar("T")
 OLDEST = 14
+CONNECTIONS = 10
 CONNECT_S = 10.0
 ACQUIRE_S = 30.0
-BUSY_S = 30.0
 STATEMENT_S = 60.0
 CLOSE_S = 30.0
 ROLLBACK_S = 2.0
@@ -57,73 +47,29 @@ _MIGRATING = (
     "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0; "
     "SELECT pg_advisory_xact_lock(7233194108)"
 )
-_LOST = (pg.PostgresConnectionError, ConnectionError, pg.AdminShutdownError, pg.CrashShutdownError)
-# Nothing was committed when one of these came, and trying again can go better.
-_AGAIN = (pg.SerializationError, pg.DeadlockDetectedError, pg.InvalidCachedStatementError, *_LOST)
-# What we may not do, or not now.
-REFUSED = (
-    pg.InsufficientPrivilegeError,
-    pg.LockNotAvailableError,
-    pg.DeadlockDetectedError,
-    pg.UndefinedFileError,
-    pg.FeatureNotSupportedError,
+# Whoever waits for a table keeps all others waiting behind: a migration gives up soon, and tries again for a while.
+MIGRATION_LOCK_S = 1.0
+MIGRATION_PAUSE_S = 1.0
+MIGRATION_TRIES = 600
+_BEGIN_MIGRATION = (
+    f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {1000 * MIGRATION_LOCK_S:.0f}"
 )
-_ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
-
-
-def masked(dsn: str) -> str:
-    """An address that can be shown: without its password, wherever that is written."""
-    scheme, found, rest = dsn.partition("://")
-    login, at, place = rest.rpartition("@")
-    user = login.partition(":")[0]
-    if not found or "?" in user or "/" in user:
-        return "PostgreSQL"
-    place, _, options = place.partition("?")
-    hosts = [option for option in options.split("&") if option.startswith(("host=", "port="))]
-    return f"{scheme}://{user}{at}{place}{'?' if hosts else ''}{'&'.join(hosts)}"
-
-
-def translated(error: Exception, where: str) -> RecollectError:
-    """What an error of PostgreSQL or of the network means to a caller, and what to do about it."""
-    match error:
-        case pg.UniqueViolationError():
-            return Conflict("another active memory says the same or holds the same key; forget it first")
-        case pg.DiskFullError():
-            return DiskFull(f"no space left at {where}: free some; nothing that was acknowledged is lost")
-        case pg.CharacterNotInRepertoireError() | pg.UntranslatableCharacterError():
-            return InvalidText(f"the text holds a character that {where} cannot keep")
-        case pg.DataError() if isinstance(error.__cause__, UnicodeError):
-            return InvalidText("the text holds half of a character (a lone surrogate); remove it and try again")
-        case pg.DataError() | ValueError():
-            # Its words repeat the value.
-            return InvalidInput(f"a value cannot be kept by {where} ({type(error).__name__})")
-        case pg.ProgramLimitExceededError():
-            return InvalidInput(f"an id or a key is too long for {where}")
-        case pg.LockNotAvailableError():
-            return StoreBusy(f"other writers held {where} for {BUSY_S:.0f} s; try again")
-        case TimeoutError():
-            return StoreUnavailable(f"{where} did not answer in time: check that it is up and not overloaded")
-        case pg.TooManyConnectionsError():
-            return StoreUnavailable(f"{where} has no connection left: raise its max_connections, or run fewer of us")
-        case pg.InvalidAuthorizationSpecificationError():
-            return StoreUnavailable(f"{where} refused the login: check the user, the password and pg_hba.conf")
-        case pg.InvalidCatalogNameError():
-            return StoreUnavailable(f"{where}: {error}; make it with: createdb")
-        case pg.InsufficientPrivilegeError() if "row-level security" in str(error):
-            return Conflict(f"{where} kept a row of another user from being written; nothing was changed")
-        case pg.InsufficientPrivilegeError() | pg.InvalidSchemaNameError():
-            return StoreUnavailable(f"{where}: {error}; give the user its own schema, or GRANT CREATE, USAGE on one")
-        case OSError() | pg.PostgresConnectionError() | pg.OperatorInterventionError():
-            return StoreUnavailable(f"{where} cannot be reached: check that it is running and the address ({error})")
-        case pg.PostgresError():
-            # Only its message: the details name values.
-            return StoreUnavailable(f"{where}: {str(error.args[0] if error.args else type(error).__name__)[:200]}")
-        case _:
-            return StoreUnavailable(f"{where}: {error}")
+# A connection that was idle for longer is asked whether it is still there, and given so long to say so.
+IDLE_S, ALIVE_S = 30.0, 2.0
 
 
 class _Connection(TellingConnection, asyncpg.Connection):  # type: ignore[misc]
-    """A connection of the driver that knows whose rows it is kept to."""
+    """A connection of the driver that knows whose rows it is kept to, and when it was last of use."""
+
+    _used_at = 0.0
+
+    def note_use(self) -> None:
+        """It was of use just now."""
+        self._used_at = time.monotonic()
+
+    def idle_s(self) -> float:
+        """How long it was of no use."""
+        return time.monotonic() - self._used_at
 
 
 class PostgresEngine:
@@ -133,7 +79,7 @@ class PostgresEngine:
     terms = TsvectorTerms()
     is_local = False
 
-    def __init__(self, dsn: str, *, connections: int = 10) -> None:
+    def __init__(self, dsn: str, *, connections: int = CONNECTIONS) -> None:
         self.where = masked(dsn)
         name = {} if "application_name=" in dsn else {"application_name": "recollect"}
         self._address = {"dsn": dsn, "timeout": CONNECT_S, "server_settings": name}
@@ -141,6 +87,7 @@ class PostgresEngine:
         # Writers of one user wait for each other inside PostgreSQL; readers must find a connection all the same.
         self._writing = asyncio.Semaphore(max(1, connections - 2))
         self._timeout_s: float | None = STATEMENT_S
+        self._migrates = False
         self._pool: Any = None
         self._is_direct = True
         self._returning: set[asyncio.Task[None]] = set()
@@ -163,13 +110,13 @@ class PostgresEngine:
             raise InvalidSettings(
                 f"{self.where} is not an address of PostgreSQL; use postgresql://user:password@host:5432/database"
             ) from None
-        except _ERRORS as error:
+        except ERRORS as error:
             raise translated(error, self.where) from error
         async with self._connection() as connection:
             version = connection.get_server_version()
             try:
                 process = await connection.fetchval("SELECT pg_backend_pid()", timeout=self._timeout_s)
-            except _ERRORS as error:
+            except ERRORS as error:
                 raise translated(error, self.where) from error
             # Behind a pooler each transaction may be on another connection; only what is said inside one holds.
             self._is_direct = process == connection.get_server_pid()
@@ -185,12 +132,12 @@ class PostgresEngine:
             connection = await asyncpg.connect(**self._address)
             try:
                 await connection.execute(_MIGRATING)
-                self._timeout_s = None
+                self._timeout_s, self._migrates = None, True
                 yield
             finally:
-                self._timeout_s = STATEMENT_S
+                self._timeout_s, self._migrates = STATEMENT_S, False
                 connection.terminate()
-        except _ERRORS as error:
+        except ERRORS as error:
             raise translated(error, self.where) from error
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose, quick: bool = False) -> T:
@@ -203,14 +150,20 @@ class PostgresEngine:
 
     async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose) -> T:
         async with self._writing:
+            for _ in range(MIGRATION_TRIES if self._migrates else 0):
+                try:
+                    return await self._retried(self._transaction, body, of)
+                except StoreBusy:
+                    # Others go on meanwhile.
+                    await asyncio.sleep(random.uniform(0.5, 1.5) * MIGRATION_PAUSE_S)
             return await self._retried(self._transaction, body, of)
 
     async def _retried(self, way: Callable[..., Coroutine[Any, Any, T]], body: Callable[..., Any], of: Whose) -> T:
         for tries in range(1, TRIES + 1):
             try:
                 return await way(body, of)
-            except _ERRORS as error:
-                if tries == TRIES or not isinstance(error, _AGAIN):
+            except ERRORS as error:
+                if tries == TRIES or not isinstance(error, AGAIN):
                     raise translated(error, self.where) from error
             await asyncio.sleep(random.uniform(0, 0.005 * 2**tries))
         raise AssertionError("unreachable")
@@ -229,11 +182,12 @@ class PostgresEngine:
 
     async def _transaction(self, body: Callable[[Tx], Coroutine[Any, Any, T]], of: Whose) -> T:
         async with self._connection() as connection:
-            await connection.execute(f"{_BEGIN_WRITE}; {limited_to(of)}", timeout=self._timeout_s)
+            begin = _BEGIN_MIGRATION if self._migrates else _BEGIN_WRITE
+            await connection.execute(f"{begin}; {limited_to(of)}", timeout=self._timeout_s)
             result = await body(PostgresTx(connection, self._timeout_s))
             try:
                 done = await connection.execute("COMMIT", timeout=self._timeout_s)
-            except (*_LOST, TimeoutError) as error:
+            except (*LOST, TimeoutError) as error:
                 raise StoreUnavailable(
                     f"{self.where} went away while it committed: look whether it was written before trying again"
                 ) from error
@@ -248,8 +202,9 @@ class PostgresEngine:
             raise StoreUnavailable(f"{self.where} is closed")
         try:
             connection = await pool.acquire(timeout=ACQUIRE_S)
-        except _ERRORS as error:
+        except ERRORS as error:
             raise translated(error, self.where) from error
+        await self._check_alive(pool, connection)
         try:
             yield connection
         except Exception as error:
@@ -263,7 +218,21 @@ class PostgresEngine:
             self._put_back(pool, connection)
             raise
         else:
+            connection.note_use()
             await pool.release(connection)
+
+    async def _check_alive(self, pool: Any, connection: Any) -> None:
+        """Raise if a connection that nobody used for a while leads nowhere: another is tried, or made, then."""
+        if connection.idle_s() < IDLE_S:
+            return
+        try:
+            await connection.execute("SELECT 1", timeout=ALIVE_S)
+        except BaseException as error:
+            connection.terminate()
+            await asyncio.shield(self._put_back(pool, connection, broken=True))
+            if isinstance(error, ERRORS):
+                raise ConnectionResetError(str(error)) from error
+            raise
 
     def _put_back(self, pool: Any, connection: Any, *, broken: bool = False) -> asyncio.Task[None]:
         task = asyncio.create_task(_put_back(pool, connection, broken=broken))
@@ -301,7 +270,7 @@ class PostgresEngine:
                 yield connection
             finally:
                 connection.terminate()
-        except _ERRORS as error:
+        except ERRORS as error:
             raise translated(error, self.where) from error
 
     async def _vacuumed(self, how: Callable[..., Coroutine[Any, Any, Scrubbed]], tables: Sequence[str]) -> Scrubbed:
@@ -309,10 +278,10 @@ class PostgresEngine:
         try:
             connection = await asyncpg.connect(**self._address)
             try:
-                return await how(connection, tables, errors=_ERRORS)
+                return await how(connection, tables, errors=ERRORS)
             finally:
                 connection.terminate()
-        except _ERRORS as error:
+        except ERRORS as error:
             return Scrubbed(False, f"{self.where} could not be vacuumed: {error}")
 
     async def check(self) -> list[str]:
@@ -338,6 +307,7 @@ class PostgresEngine:
 
 async def _set_up(connection: Any) -> None:
     """What is acknowledged is on disk, whatever the server's default; a value given as jsonb is any plain value."""
+    connection.note_use()
     await connection.execute(_DURABLE)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
 
@@ -353,7 +323,7 @@ async def _put_back(pool: Any, connection: Any, *, broken: bool) -> None:
         if not broken:
             await connection.execute("ROLLBACK", timeout=ROLLBACK_S)
             whole = True
-    except _ERRORS:
+    except ERRORS:
         pass
     finally:
         if not whole and not _is_gone(connection):
@@ -368,9 +338,9 @@ def _is_gone(connection: Any) -> bool:
         return True
 
 
-async def open_postgres(dsn: str, model: EmbeddingModel) -> SqlLedger:
+async def open_postgres(dsn: str, model: EmbeddingModel, *, connections: int = CONNECTIONS) -> SqlLedger:
     """Open the ledger in a database, whose tables are made if they are not there."""
-    engine = PostgresEngine(dsn)
+    engine = PostgresEngine(dsn, connections=connections)
     try:
         await engine.open()
         async with engine.migrating():

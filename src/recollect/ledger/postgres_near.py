@@ -209,7 +209,7 @@ async def prepare(connection: Any, model: EmbeddingModel) -> None:
 
 async def _tried(connection: Any, *statements: str) -> bool:
     """Whether they could be done, all or none, without anyone waiting for long behind us."""
-    from recollect.ledger.postgres import REFUSED
+    from recollect.ledger.postgres_errors import REFUSED
 
     try:
         async with connection.transaction():

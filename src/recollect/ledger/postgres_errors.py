@@ -1,0 +1,84 @@
+"""What errors of PostgreSQL mean, and how an address of it is shown."""
+
+from __future__ import annotations
+
+from recollect.errors import (
+    Conflict,
+    DiskFull,
+    InvalidInput,
+    InvalidText,
+    MissingExtra,
+    RecollectError,
+    StoreBusy,
+    StoreUnavailable,
+)
+
+try:
+    from asyncpg import exceptions as pg
+except ImportError as error:
+    raise MissingExtra("PostgreSQL", "postgres") from error
+
+BUSY_S = 30.0
+LOST = (pg.PostgresConnectionError, ConnectionError, pg.AdminShutdownError, pg.CrashShutdownError)
+# Nothing was committed when one of these came, and trying again can go better.
+AGAIN = (pg.SerializationError, pg.DeadlockDetectedError, pg.InvalidCachedStatementError, *LOST)
+# What we may not do, or not now.
+REFUSED = (
+    pg.InsufficientPrivilegeError,
+    pg.LockNotAvailableError,
+    pg.DeadlockDetectedError,
+    pg.UndefinedFileError,
+    pg.FeatureNotSupportedError,
+)
+ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
+
+
+def masked(dsn: str) -> str:
+    """An address that can be shown: without its password, wherever that is written."""
+    scheme, found, rest = dsn.partition("://")
+    login, at, place = rest.rpartition("@")
+    user = login.partition(":")[0]
+    if not found or "?" in user or "/" in user:
+        return "PostgreSQL"
+    place, _, options = place.partition("?")
+    hosts = [option for option in options.split("&") if option.startswith(("host=", "port="))]
+    return f"{scheme}://{user}{at}{place}{'?' if hosts else ''}{'&'.join(hosts)}"
+
+
+def translated(error: Exception, where: str) -> RecollectError:
+    """What an error of PostgreSQL or of the network means to a caller, and what to do about it."""
+    match error:
+        case pg.UniqueViolationError():
+            return Conflict("another active memory says the same or holds the same key; forget it first")
+        case pg.DiskFullError():
+            return DiskFull(f"no space left at {where}: free some; nothing that was acknowledged is lost")
+        case pg.CharacterNotInRepertoireError() | pg.UntranslatableCharacterError():
+            return InvalidText(f"the text holds a character that {where} cannot keep")
+        case pg.DataError() if isinstance(error.__cause__, UnicodeError):
+            return InvalidText("the text holds half of a character (a lone surrogate); remove it and try again")
+        case pg.DataError() | ValueError():
+            # Its words repeat the value.
+            return InvalidInput(f"a value cannot be kept by {where} ({type(error).__name__})")
+        case pg.ProgramLimitExceededError():
+            return InvalidInput(f"an id or a key is too long for {where}")
+        case pg.LockNotAvailableError():
+            return StoreBusy(f"other writers held {where} for {BUSY_S:.0f} s; try again")
+        case TimeoutError():
+            return StoreUnavailable(f"{where} did not answer in time: check that it is up and not overloaded")
+        case pg.TooManyConnectionsError():
+            return StoreUnavailable(f"{where} has no connection left: raise its max_connections, or run fewer of us")
+        case pg.InvalidAuthorizationSpecificationError():
+            return StoreUnavailable(f"{where} refused the login: check the user, the password and pg_hba.conf")
+        case pg.InvalidCatalogNameError():
+            return StoreUnavailable(f"{where}: {error}; make it with: createdb")
+        case pg.InsufficientPrivilegeError() if "row-level security" in str(error):
+            return Conflict(f"{where} kept a row of another user from being written; nothing was changed")
+        case pg.InsufficientPrivilegeError() | pg.InvalidSchemaNameError():
+            return StoreUnavailable(f"{where}: {error}; give the user its own schema, or GRANT CREATE, USAGE on one")
+        case OSError() | pg.PostgresConnectionError() | pg.OperatorInterventionError():
+            return StoreUnavailable(f"{where} cannot be reached: check that it is running and the address ({error})")
+        case pg.PostgresError():
+            # Only its message: the details name values.
+            return StoreUnavailable(f"{where}: {str(error.args[0] if error.args else type(error).__name__)[:200]}")
+        case _:
+            return StoreUnavailable(f"{where}: {error}")

@@ -1,0 +1,88 @@
+"""The connections of a process to PostgreSQL: so many at most, and none that leads nowhere is used twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from recollect.ledger import postgres
+from recollect.ledger.postgres import PostgresEngine, open_postgres
+from recollect.ledger.sql.tx import NOBODY, Tx
+from recollect.model.change import Add
+from recollect.settings import load
+from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+from recollect.wiring import open_ledger
+
+OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"
+
+
+async def test_no_more_connections_are_made_than_the_settings_say(dsn: str, tmp_path: Path) -> None:
+    settings = load({"home": tmp_path, "database": dsn, "postgres_connections": 4}, environ={}).settings
+    ledger = await open_ledger(settings, MODEL)
+    aside = await asyncpg.connect(dsn)
+    seen = []
+
+    async def slow(tx: Tx) -> Any:
+        await tx.rows("SELECT pg_sleep(0.02)", {})
+        seen.append(len(await aside_pids(tx)))
+
+    async def aside_pids(tx: Tx) -> Any:
+        return await tx.rows(OURS, {})
+
+    engine = ledger.engine  # type: ignore[attr-defined]
+    await asyncio.gather(*(engine.read(slow, of=NOBODY) for _ in range(40)))
+    assert max(seen) == 4
+    await aside.close()
+    await ledger.close()
+
+
+async def test_a_connection_that_fell_asleep_for_ever_keeps_nobody_waiting(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await open_postgres(dsn, MODEL)
+    kept = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    aside = await asyncpg.connect(dsn)
+    asleep = [row[0] for row in await aside.fetch(OURS)]
+    monkeypatch.setattr(postgres, "IDLE_S", 0.0)
+    monkeypatch.setattr(postgres, "ALIVE_S", 0.5)
+    for process in asleep:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert await ledger.get(ANN, [kept.id]) == [kept]
+        # A statement would be waited for longer than this.
+        assert time.monotonic() - began < postgres.STATEMENT_S / 2
+    finally:
+        for process in asleep:
+            os.kill(process, signal.SIGCONT)
+    await aside.close()
+    await ledger.close()
+
+
+async def test_a_connection_in_use_is_not_asked_whether_it_is_there(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = asyncpg.Connection.execute
+
+    async def execute(self: Any, query: str, *arguments: Any, **named: Any) -> str:
+        asked.append(query)
+        return str(await real(self, query, *arguments, **named))
+
+    engine = PostgresEngine(dsn)
+    await engine.open()
+    monkeypatch.setattr(asyncpg.Connection, "execute", execute)
+    for _ in range(5):
+        await engine.read(lambda tx: tx.rows("SELECT 1", {}), of=NOBODY, quick=True)
+    assert "SELECT 1" not in asked
+    monkeypatch.setattr(postgres, "IDLE_S", 0.0)
+    await engine.read(lambda tx: tx.rows("SELECT 1", {}), of=NOBODY, quick=True)
+    assert "SELECT 1" in asked
+    await engine.close()

@@ -1,4 +1,4 @@
-"""What several processes share through Redis, opened as the settings say."""
+"""What several processes share through Redis or PostgreSQL, opened as the settings say."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from random import randrange
 
 from recollect import __version__
 from recollect.ledger.protocol import Ledger
+from recollect.ledger.sql.ledger import SqlLedger
 from recollect.model.times import now
 from recollect.read.again import Again
 from recollect.recall import Finders, Habits
 from recollect.settings import Settings
-from recollect.shared.news import News, SharedNews
+from recollect.shared.news import News, RedisWire, SharedNews
 
 _SHARED_SINCE = "shared"
+# Words are heard in one database only. Told together, changes cost it the same however many there are.
+_CHANNEL = "recollect_changes"
+_PACE_S = 0.02
 
 
 async def open_again(settings: Settings, finders: Finders, habits: Habits) -> Again | None:
@@ -40,13 +44,23 @@ async def open_again(settings: Settings, finders: Finders, habits: Habits) -> Ag
 
 
 async def open_news(settings: Settings, ledger: Ledger) -> News:
-    """What wakes those who follow changes; of those that other processes make, too, where there is a Redis."""
+    """What wakes those who follow changes; of those that other processes make, too, where something leads to them."""
     if not settings.redis_url:
-        return News()
+        return _news_by_database(ledger)
     from recollect.shared.link import Link
 
     link = Link(settings.redis_url, timeout_s=settings.redis_timeout_s)
-    return SharedNews(link, f"{settings.redis_prefix}:{await _ledger_id(ledger)}:changes")
+    return SharedNews(RedisWire(link, f"{settings.redis_prefix}:{await _ledger_id(ledger)}:changes"))
+
+
+def _news_by_database(ledger: Ledger) -> News:
+    if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
+        return News()
+    from recollect.ledger.postgres import PostgresEngine
+    from recollect.ledger.postgres_wire import PostgresWire
+
+    assert isinstance(ledger.engine, PostgresEngine)
+    return SharedNews(PostgresWire(ledger.engine, _CHANNEL), pace_s=_PACE_S)
 
 
 async def _ledger_id(ledger: Ledger) -> str:

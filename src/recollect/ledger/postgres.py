@@ -263,13 +263,19 @@ class PostgresEngine:
     @asynccontextmanager
     async def aside(self, of: Whose) -> AsyncIterator[Any]:
         """A connection that is not of the pool, kept to the rows of these, for what takes long or waits."""
+        connection = await self.connect()
         try:
-            connection = await asyncpg.connect(**self._address, connection_class=_Connection)
-            try:
-                await connection.tell(of, CONNECT_S)
-                yield connection
-            finally:
-                connection.terminate()
+            await connection.tell(of, CONNECT_S)
+            yield connection
+        except ERRORS as error:
+            raise translated(error, self.where) from error
+        finally:
+            connection.terminate()
+
+    async def connect(self) -> Any:
+        """A connection that is the caller's own, to terminate."""
+        try:
+            return await asyncpg.connect(**self._address, connection_class=_Connection)
         except ERRORS as error:
             raise translated(error, self.where) from error
 

@@ -1,4 +1,5 @@
-"""News of changes: whoever follows a user's memories is woken, in this process at once, in others through Redis.
+"""News of changes: whoever follows a user's memories is woken, in this process at once, in others through a wire:
+Redis or, where there is none, the PostgreSQL that all of them keep the ledger in.
 
 News says that something changed, never what: that is read from the ledger. So news that is lost costs time, no truth.
 """
@@ -7,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from recollect.errors import CacheUnavailable
+from recollect.errors import Unavailable
 
 if TYPE_CHECKING:
     from recollect.shared.link import Link
@@ -56,13 +57,47 @@ class News:
         """Tell what is left to tell."""
 
 
-class SharedNews(News):
-    """The same for all processes that share a Redis; while that is away, for this one alone."""
+class Wire(Protocol):
+    """What leads to the other processes."""
+
+    async def publish(self, text: str) -> None:
+        """Tell all who listen; an Unavailable if that cannot be done now."""
+        ...
+
+    def listen(self) -> AsyncIterator[str]:
+        """What is told, and a first empty text once it is heard; an Unavailable when it ends."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class RedisWire:
+    """A channel of a Redis."""
 
     def __init__(self, link: Link, channel: str) -> None:
-        super().__init__()
         self._link = link
         self._channel = channel
+
+    async def publish(self, text: str) -> None:
+        await self._link.ask(lambda redis: redis.publish(self._channel, text))
+
+    def listen(self) -> AsyncIterator[str]:
+        return self._link.listen(self._channel)
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+class SharedNews(News):
+    """The same for all processes at the ends of a wire; while that is cut, for this one alone.
+
+    With a pace, what comes within as many seconds is told together.
+    """
+
+    def __init__(self, wire: Wire, *, pace_s: float = 0.0) -> None:
+        super().__init__()
+        self._wire = wire
+        self._pace_s = pace_s
         self._is_shared = False
         self._untold: set[str] = set()
         self._telling: asyncio.Task[None] | None = None
@@ -89,25 +124,26 @@ class SharedNews(News):
             while self._untold:
                 names, self._untold = self._untold, set()
                 await self._publish(names)
+                if self._pace_s:
+                    await asyncio.sleep(self._pace_s)
         finally:
             self._telling = None
 
     async def _publish(self, names: Iterable[str]) -> None:
-        text = " ".join(names)
         try:
-            await self._link.ask(lambda redis: redis.publish(self._channel, text))
-        except CacheUnavailable:
+            await self._wire.publish(" ".join(names))
+        except Unavailable:
             # They look into the ledger now and then by themselves.
             _log.debug("a change was not told to other processes")
 
     async def _listen(self) -> None:
         while True:
             try:
-                async for message in self._link.listen(self._channel):
+                async for message in self._wire.listen():
                     self._is_shared = True
                     for name in message.split():
                         self._wake(name)
-            except CacheUnavailable:
+            except Unavailable:
                 self._is_shared = False
                 await asyncio.sleep(_TRY_AGAIN_S)
 
@@ -117,9 +153,9 @@ class SharedNews(News):
             await asyncio.wait([self._listening])
         if self._telling is not None:
             await asyncio.wait([self._telling])
-        await self._link.close()
+        await self._wire.close()
 
 
 def _named(user: str) -> str:
-    """A user as Redis may hear of them."""
+    """A user as others may hear of them."""
     return blake2b(user.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recollect.api_care import Caring
+from recollect.api_move import Moves
 from recollect.api_open import Opening
 from recollect.errors import InvalidInput, Unavailable
 from recollect.model.asked import (
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _IMPORT_BATCH = 500
 
 
-class AsyncMemory(Caring, Opening):
+class AsyncMemory(Moves, Caring, Opening):
     """Long-term memory for the users of an application.
 
     `AsyncMemory()` keeps it in the default home, `AsyncMemory(home=path)` in a folder of yours,

@@ -27,6 +27,7 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
+from recollect.moving import Moving
 from recollect.observe.metrics import LIMITED, REMEMBER_SECONDS
 from recollect.observe.traces import span
 from recollect.read.accesses import Accesses
@@ -37,7 +38,7 @@ from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
 from recollect.shared.buckets import Buckets
 from recollect.shared.news import News
-from recollect.upkeep import reembed, review, transfer
+from recollect.upkeep import reembed, review
 from recollect.upkeep import undo as undoing
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.transfer import Imported
@@ -95,6 +96,7 @@ class Service:
         self._spending = Spending(finders.ledger, self._learning.allowance)
         self._redacting = self._learning.redacting
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
+        self.moving = Moving(self._means, self._learning)
         self.care = Care(
             self._means,
             self._learning,
@@ -341,13 +343,11 @@ class Service:
 
     def export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
         """Every memory of the scope as plain lines."""
-        return transfer.export(scope, ledger=self._ledger)
+        return self.moving.export(scope)
 
     async def import_records(self, records: Iterable[MemoryRecord], *, by: By) -> Imported:
         """Add what is not there yet, without its secrets."""
-        return await transfer.import_records(
-            records, ledger=self._ledger, embedder=self._embedder, by=by, redacting=self._redacting
-        )
+        return await self.moving.import_records(records, by=by)
 
     async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
         """Bring all vectors to the current model; gives how many were made."""

@@ -221,6 +221,7 @@ class Memory:
     users = _blocking(AsyncMemory.users)
     export = _iterating(AsyncMemory.export)
     import_ = _blocking(AsyncMemory.import_)
+    backup = _blocking(AsyncMemory.backup)
     reembed = _blocking(AsyncMemory.reembed)
     stats = _blocking(AsyncMemory.stats)
     end_session = _blocking(AsyncMemory.end_session)

@@ -32,6 +32,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "history": Listed("history:history", "Tell what happened: who, when, why and what was before."),
     },
     "Move": {
+        "backup": Listed("backup:backup", "Make, verify and restore backups of everything."),
         "export": Listed("export:export", "Write memories and turns out as JSON Lines."),
         "import": Listed("import_:import_", "Read in what export wrote; doing it twice changes nothing."),
     },

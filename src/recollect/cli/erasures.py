@@ -89,7 +89,7 @@ def replay_receipts(given: Given, file: str, *, yes: bool, why: str) -> None:
     """Erase again what the file tells of and this database still has."""
     if given.user is not None:
         raise click.UsageError("A replay is for all users that the file tells of.", click.get_current_context())
-    erasures = _read(file)
+    erasures = read_receipts(file)
     kinds = Counter(str(each.target) for each in erasures)
     what = ", ".join(f"{name} {count:,}" for name, count in kinds.items()) or "nothing"
     if erasures and not yes and not agreed(given, f"Erase again for good, as far as it is here: {what}?"):
@@ -106,7 +106,7 @@ def replay_receipts(given: Given, file: str, *, yes: bool, why: str) -> None:
     say(f"Replayed {counted(len(receipts), 'erasure')}; {rest:,} were known here, or had nothing to erase.")
 
 
-def _read(file: str) -> list[Erasure]:
+def read_receipts(file: str) -> list[Erasure]:
     """The erasures of a file; all of it is read before anything is done."""
     try:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

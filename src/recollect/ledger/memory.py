@@ -10,11 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.errors import NotFound, StoreUnavailable
+from recollect.errors import NotFound, StoreUnavailable, Unsupported
 from recollect.ledger.counted import counted, unheard
 from recollect.ledger.cursors import page_of, read_cursor
 from recollect.ledger.fields import to_plain
@@ -57,6 +58,7 @@ from recollect.model.validity import holds_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
+    from recollect.ledger.sealed import Backup
     from recollect.model.change import Vector
 
 
@@ -341,6 +343,12 @@ class MemoryLedger(MemoryTurns):
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
         # Terms are made when they are asked for, so there are none that could be stale.
         progress(len(self._rows()))
+
+    async def backup(self, path: Path, told: Callable[[int, int], None]) -> Backup:
+        raise Unsupported("a ledger in memory has no backup: export it")
+
+    async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
+        raise Unsupported("a ledger in memory takes no backup: import an export")
 
     async def close(self) -> None:
         self._closed = True

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.errors import InvalidSettings, MissingExtra, StoreBusy, StoreUnavailable, Unsupported
@@ -301,6 +302,16 @@ class PostgresEngine:
             return await tx.rows(sql, {})
 
         return await self.read(question, of=NOBODY, quick=True)
+
+    async def copy_to(self, path: Path, told: Callable[[int, int], None]) -> None:
+        from recollect.ledger.copying import copy_out
+
+        await copy_out(self, path, told)
+
+    async def copy_from(self, path: Path, told: Callable[[int, int], None]) -> None:
+        from recollect.ledger.copying import copy_in
+
+        await copy_in(self, path, told)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None

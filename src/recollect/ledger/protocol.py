@@ -29,9 +29,12 @@ from recollect.models.embedding import EmbeddingModel
 __all__ = ["IndexRow", "Ledger", "Numbered", "Revision", "Said", "Scored", "Unembedded"]
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from recollect.ledger.sealed import Backup
     from recollect.model.change import Vector
 
 
@@ -289,6 +292,14 @@ class Ledger(Jobs, Responses, Keys, Feeds, Protocol):
 
     async def rebuild_terms(self, progress: Callable[[int], None] = ...) -> None:
         """Make the full text anew from the memories; `progress` is told how many rows are done."""
+        ...
+
+    async def backup(self, path: Path, told: Callable[[int, int], None]) -> Backup:
+        """Copy all there is at this moment into a new, sealed file; nobody who writes waits for it."""
+        ...
+
+    async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
+        """Take in all that a backup holds; only an empty ledger takes it."""
         ...
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import apsw
 
-from recollect.errors import StoreUnavailable
+from recollect.errors import StoreUnavailable, Unsupported
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Row, Scrubbed, Tx, Whose, run_now
 from recollect.ledger.sqlite_dialect import FtsTerms
@@ -152,6 +152,15 @@ class SqliteEngine:
             raise translated(error, self.path) from error
         finally:
             connection.close()
+
+    async def copy_to(self, path: Path, told: Callable[[int, int], None]) -> None:
+        from recollect.ledger.copying import copy_file
+
+        self._check_open()
+        await asyncio.to_thread(copy_file, self.path, path, told)
+
+    async def copy_from(self, path: Path, told: Callable[[int, int], None]) -> None:
+        raise Unsupported("a SQLite ledger is put in place as a file")
 
     async def close(self) -> None:
         if self._closed:

@@ -146,3 +146,17 @@ def make_file(path: Path, *, vfs: str | None) -> None:
         ) from error
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(f"{path} is read-only: give it write permission, or another folder with --home")
+
+
+def make_lone(path: Path) -> bool:
+    """Leave a ledger as one file, without a log beside it; False if anyone else has it open."""
+    connection = connect(path)
+    try:
+        connection.set_busy_timeout(1000)
+        return bool(connection.pragma("journal_mode", "delete") == "delete")
+    except apsw.BusyError:
+        return False
+    except apsw.Error as error:
+        raise translated(error, path) from error
+    finally:
+        connection.close()

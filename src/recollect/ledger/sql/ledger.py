@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.ledger.counted import counted, unheard
@@ -38,6 +40,7 @@ from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
+    from recollect.ledger.sealed import Backup
     from recollect.model.change import Vector
 
 # Up to here a lexical search takes about a millisecond: not worth another thread.
@@ -298,6 +301,17 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds):
         if done.reached or done.is_final:
             await self._engine.write(lambda tx: erase_sql.finished(tx, at), of=EVERYONE)
         return erase_sql.cleared(counts, done)
+
+    async def backup(self, path: Path, told: Callable[[int, int], None]) -> Backup:
+        from recollect.ledger.sealed import seal
+
+        made_at = now()
+        await self._engine.copy_to(path, told)
+        return await asyncio.to_thread(seal, path, made_at=made_at, engine=self._engine.dialect.name)
+
+    async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
+        await self._engine.copy_from(path, told)
+        await self.rebuild_terms()
 
     async def close(self) -> None:
         await self._engine.close()

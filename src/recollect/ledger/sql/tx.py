@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from recollect.model.query import Op, Where
@@ -182,6 +183,14 @@ class Engine(Protocol):
 
     async def cautions(self) -> list[str]:
         """What makes the store less safe than it could be, a sentence each."""
+        ...
+
+    async def copy_to(self, path: Path, told: Callable[[int, int], None]) -> None:
+        """Copy all it holds at this moment into a new SQLite file; nobody who writes waits for it."""
+        ...
+
+    async def copy_from(self, path: Path, told: Callable[[int, int], None]) -> None:
+        """Take in what such a file holds; only an empty database takes it."""
         ...
 
     async def close(self) -> None: ...

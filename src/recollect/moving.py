@@ -1,0 +1,78 @@
+"""Moving in and out: backups, exports, and what is brought in from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recollect.errors import InvalidInput, StoreUnavailable
+from recollect.model.change import By
+from recollect.model.memory import MemoryRecord
+from recollect.model.scope import Scope
+from recollect.remember import Learning
+from recollect.upkeep import transfer
+from recollect.upkeep.transfer import Imported
+from recollect.write.means import Means
+
+if TYPE_CHECKING:
+    from recollect.ledger.sealed import Backup
+
+
+class Moving:
+    """What leaves a ledger as a whole, and what comes into it in large numbers."""
+
+    def __init__(self, means: Means, learning: Learning) -> None:
+        self._ledger, self._embedder = means.ledger, means.embedder
+        self._learning = learning
+
+    def export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+        """Every memory of the scope as plain lines."""
+        return transfer.export(scope, ledger=self._ledger)
+
+    async def import_records(self, records: Iterable[MemoryRecord], *, by: By) -> Imported:
+        """Add what is not there yet, without its secrets."""
+        return await transfer.import_records(
+            records, ledger=self._ledger, embedder=self._embedder, by=by, redacting=self._learning.redacting
+        )
+
+    async def backup(self, path: Path, *, force: bool, told: Callable[[int, int], None]) -> Backup:
+        """Write all there is at this moment to a file; it is there whole, or not at all."""
+        from recollect.ledger.sealed import clear_away
+
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            await asyncio.to_thread(_begin, part, path, force=force)
+            made = await self._ledger.backup(part, told)
+            await asyncio.to_thread(_put, part, path)
+        except OSError as error:
+            raise StoreUnavailable(f"the backup cannot be written to {path}: {error.strerror or error}") from error
+        finally:
+            await asyncio.to_thread(clear_away, part)
+        return replace(made, path=path)
+
+    async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
+        """Take in all that a backup holds; only an empty ledger takes it."""
+        await self._ledger.fill(path, told)
+
+
+def _begin(part: Path, path: Path, *, force: bool) -> None:
+    if path.exists() and not (force and path.is_file()):
+        raise InvalidInput(f"{path} is there already; take another name, or say that it may be replaced")
+    # For its owner alone, from the first byte on.
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _put(part: Path, path: Path) -> None:
+    """Give a finished file its name, so that neither is lost when the power goes."""
+    for each in (part, None):
+        if each is None:
+            os.replace(part, path)
+        handle = os.open(each or path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,156 @@
+"""Putting a backup in the place of a ledger: whole or not at all, and without what was erased since it was made."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recollect.api import AsyncMemory
+from recollect.errors import Conflict, InvalidInput, RecollectError, StoreBusy, StoreCorrupt
+from recollect.model.erase import Erasure
+from recollect.model.key import ApiKey
+from recollect.model.times import now
+from recollect.settings import Settings
+from recollect.wiring import ledger_path
+
+if TYPE_CHECKING:
+    from recollect.ledger.sealed import Backup
+    from recollect.models.embedding import Embedder
+
+Told = Callable[[int, int], None]
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was put in place: the backup, how many erasures and revoked keys were caught up on, what it replaced."""
+
+    backup: Backup
+    erased: int
+    revoked: int
+    replaced: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """What happened to the ledger that is replaced, and must not be undone by an older one."""
+
+    erasures: tuple[Erasure, ...] = ()
+    keys: tuple[ApiKey, ...] = ()
+
+
+async def restore(
+    path: Path,
+    settings: Settings,
+    *,
+    erasures: Sequence[Erasure] | None = None,
+    force: bool = False,
+    embedder: Embedder | None = None,
+    told: Told = lambda done, total: None,
+) -> Restored:
+    """Verify a backup and make it the ledger that the settings name.
+
+    What was erased since is erased again before anyone sees it: what the ledger that is replaced knows of, and what
+    is given in `erasures`. PostgreSQL must be empty. A SQLite ledger that is there is replaced only by `force`, and
+    kept beside.
+    """
+    from recollect.ledger.sealed import clear_away, verify
+
+    backup = await asyncio.to_thread(verify, path)
+    if settings.database in ("memory:", ":memory:"):
+        raise InvalidInput("a ledger in memory cannot be restored: name a file or a PostgreSQL database")
+    if settings.database.startswith(_POSTGRES):
+        async with _with(settings, embedder) as memory:
+            await memory.fill(path, progress=told)
+            erased, revoked = await _caught_up(memory, _Since(tuple(erasures or ())))
+        return Restored(backup, erased, revoked)
+    target = ledger_path(settings)
+    since = await _since(settings, target, erasures, force=force, embedder=embedder)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        await asyncio.to_thread(_copy, path, part)
+        # Never under the settings' own name: nobody sees it before what was erased is gone.
+        there = settings.model_copy(update={"database": str(part)})
+        async with _with(there, embedder) as memory:
+            erased, revoked = await _caught_up(memory, since)
+        replaced = await asyncio.to_thread(_put_in_place, part, target)
+    finally:
+        await asyncio.to_thread(clear_away, part)
+    return Restored(backup, erased, revoked, replaced)
+
+
+def _with(settings: Settings, embedder: Embedder | None) -> AsyncMemory:
+    return AsyncMemory(settings=settings, embedder=embedder)
+
+
+async def _since(
+    settings: Settings, target: Path, erasures: Sequence[Erasure] | None, *, force: bool, embedder: Embedder | None
+) -> _Since:
+    """What is to be caught up on; the ledger that is replaced is asked first."""
+    if not await asyncio.to_thread(target.exists):
+        return _Since(tuple(erasures or ()))
+    if not force:
+        raise Conflict(f"{target} is there already; --force puts the backup in its place and keeps it beside")
+    try:
+        async with _with(settings, embedder) as memory:
+            known = await memory.erasures()
+            keys = await memory.keys()
+    except RecollectError as error:
+        if erasures is None:
+            raise Conflict(
+                f"what was erased since cannot be read from {target} ({error}): give the receipts with --erasures, "
+                "an empty file if there are none"
+            ) from error
+        known, keys = [], []
+    given = [each for each in erasures or () if each.id not in {one.id for one in known}]
+    return _Since((*known, *given), tuple(keys))
+
+
+async def _caught_up(memory: AsyncMemory, since: _Since) -> tuple[int, int]:
+    receipts = await memory.replay_erasures(since.erasures, by="restore", why="erased after the backup was made")
+    revoked = {key.id for key in since.keys if key.revoked_at is not None}
+    live = [key for key in await memory.keys() if key.id in revoked and key.revoked_at is None]
+    for key in live:
+        await memory.revoke_key(key.id)
+    return len(receipts), len(live)
+
+
+def _copy(backup: Path, part: Path) -> None:
+    from recollect.ledger.sealed import unseal
+
+    part.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    shutil.copyfile(backup, part)
+    unseal(part)
+
+
+def _put_in_place(part: Path, target: Path) -> Path | None:
+    from recollect.ledger.sqlite_file import make_lone
+
+    make_lone(part)
+    aside = None
+    if target.exists():
+        try:
+            if not make_lone(target):
+                raise StoreBusy(f"{target} is in use: stop the servers and workers on it, and restore again")
+        except StoreCorrupt:
+            pass  # That may be why the backup is needed.
+        aside = target.with_name(f"{target.name}.replaced-{now():%Y%m%dT%H%M%S}")
+        # A log that stayed would be taken for the new file's.
+        for tail in ("-wal", "-shm", ""):
+            if (beside := Path(f"{target}{tail}")).exists():
+                os.replace(beside, f"{aside}{tail}")
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(part, target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return aside

@@ -1,6 +1,7 @@
 """What locust sends to the memory services: reads and writes of many users, as often as it is told to.
 
-Each of locust's clients keeps its own steady pace. Which user asks for what is drawn anew for each request.
+Each of locust's clients asks so often on average, at moments drawn by chance, as many people do who know nothing of
+each other. Which user asks for what is drawn anew for each request.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import os
 import random
 from itertools import count
+from time import perf_counter
 
 import gevent
-from locust import FastHttpUser, constant_throughput, task
+from locust import FastHttpUser, task
 
 from benchmarks.corpus import questions, sentences
 
@@ -23,15 +25,20 @@ _number = count()
 class Client(FastHttpUser):
     """Half of what it asks is recalled, a fifth searched; three tenths are new."""
 
-    wait_time = constant_throughput(PACE)
-
     def on_start(self) -> None:
         """Draw otherwise than the others."""
         seed = next(_number)
         self._random = random.Random(seed)
         self._questions, self._sentences = questions(seed), sentences(seed)
-        # Or all of them would ask at the same moments.
-        gevent.sleep(self._random.uniform(0, 1 / PACE))
+        self._next_at = perf_counter()
+        # The first moment is drawn, too: or all of them would begin at the same one.
+        gevent.sleep(self.wait_time())
+
+    def wait_time(self) -> float:
+        """How long until the next moment; none if an answer took until after it, so that the rate is kept."""
+        # Locust's own pace counts from when a client was made, which is the same moment for all of them.
+        self._next_at += self._random.expovariate(PACE)
+        return max(0.0, self._next_at - perf_counter())
 
     def _send(self, path: str, body: dict[str, object]) -> None:
         user = {"X-Memory-User": f"user-{self._random.randrange(USERS)}"}

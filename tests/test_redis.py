@@ -78,7 +78,7 @@ async def ask(service: Service, scope: Scope = ANN, question: str = ASKED, **mor
     # What was found is kept behind the answer.
     again = service._again
     if again is not None:
-        await asyncio.gather(*again._tasks)
+        await again.settled()
     return recalled
 
 

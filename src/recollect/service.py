@@ -83,6 +83,7 @@ class Service:
         self.news = news or News()
         self._ledger.on_change = self.news.tell
         self._again = again
+        self._lookups = again.lookups if again is not None and again.lookups is not None else finders.ledger
         # How much a user may have kept in a minute; doors that are open to many set it.
         self.writes: Buckets | None = None
         self._index = finders.index
@@ -287,18 +288,18 @@ class Service:
 
     async def get(self, scope: Scope, id: str) -> MemoryRecord:
         """One memory of the user; an unknown id and another user's are the same NotFound."""
-        found = await self._ledger.get(scope, [id])
+        found = await self._lookups.get(scope, [id])
         if not found:
             raise NotFound(f"no memory {id}")
         return found[0]
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
         """Memories in order, a page at a time."""
-        return await self._ledger.find(scope, listing)
+        return await self._lookups.find(scope, listing)
 
     async def count(self, scope: Scope, listing: Listing) -> int:
         """How many there are."""
-        return await self._ledger.count(scope, listing)
+        return await self._lookups.count(scope, listing)
 
     async def history(
         self,

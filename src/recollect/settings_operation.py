@@ -42,7 +42,7 @@ class OperationSettings(BaseModel):
     ] = "recollect"
     redis_timeout_s: Annotated[float, Field(gt=0, le=10, description="Longest wait for Redis.")] = 0.1
     cache_ttl_s: Annotated[
-        int, Field(ge=1, le=86_400, description="How long an answer of recall or search stays in Redis.")
+        int, Field(ge=1, le=86_400, description="How long what was found or looked up stays in Redis.")
     ] = 300
     cache_from_ms: Annotated[
         float,
@@ -51,6 +51,13 @@ class OperationSettings(BaseModel):
             description="Only what took this long to find is put there: what is found sooner is as soon found again.",
         ),
     ] = 10.0
+    cache_lookups: Annotated[
+        Literal["off", "lists", "all"],
+        Field(
+            description="Which lookups are put there, too, with what the memories say: none, lists and counts, or "
+            "single memories as well. Of what was recalled or searched Redis holds no more than ids."
+        ),
+    ] = "lists"
     rate_limit_per_minute: Annotated[
         int,
         Field(

@@ -11,6 +11,7 @@ from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.model.times import now
 from recollect.read.again import Again
+from recollect.read.lookups import Lookups
 from recollect.recall import Finders, Habits
 from recollect.settings import Settings
 from recollect.shared.news import News, RedisWire, SharedNews
@@ -40,7 +41,11 @@ async def open_again(settings: Settings, finders: Finders, habits: Habits) -> Ag
     ways = repr(
         (__version__, plain, sorted(habits.withhold), finders.embedder.model, settings.reranker, settings.llm)
     )
-    return Again(answers, finders.ledger, ways=ways, from_s=settings.cache_from_ms / 1000)
+    from_s = settings.cache_from_ms / 1000
+    again = Again(answers, finders.ledger, ways=ways, from_s=from_s)
+    if settings.cache_lookups != "off":
+        again.lookups = Lookups(answers, finders.ledger, from_s=from_s, single=settings.cache_lookups == "all")
+    return again
 
 
 async def open_news(settings: Settings, ledger: Ledger) -> News:

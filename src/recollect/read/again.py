@@ -5,13 +5,12 @@ Redis holds ids, scores and the question as it was completed; the memories thems
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.protocol import Ledger
 from recollect.model.erase import Cleared
@@ -21,10 +20,30 @@ from recollect.model.times import now
 from recollect.model.validity import holds_now
 from recollect.shared.answers import Answers, Place
 
+if TYPE_CHECKING:
+    from recollect.read.lookups import Lookups
+
 # How the longest time that something took fades with each that took less: one slow question in some hundred is
 # enough for looking to be worth it.
 _FADES = 0.98
-_MOST_UNDER_WAY = 64
+
+
+class Worth:
+    """Whether things of a kind take so long to find that it is worth looking whether they were found before."""
+
+    def __init__(self, from_s: float) -> None:
+        self._from_s = from_s
+        self._slowest_s = from_s * 4
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether some of them took so long of late."""
+        return self._slowest_s >= self._from_s
+
+    def is_keeping(self, took_s: float) -> bool:
+        """Note how long one took to find; gives whether it is worth keeping."""
+        self._slowest_s = max(took_s, self._slowest_s * _FADES)
+        return took_s >= self._from_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +67,16 @@ class Look:
 class Again:
     """Looks whether a question was answered before, and keeps answers that took long to find.
 
-    `ways` says by what means and habits is searched: answers found in other ways are others.
+    `ways` says by what means and habits is searched: answers found in other ways are others. `lookups` does the same
+    for memories that are looked up.
     """
 
     def __init__(self, answers: Answers, ledger: Ledger, *, ways: str, from_s: float) -> None:
         self._answers = answers
         self._ledger = ledger
         self._ways = ways
-        self._from_s = from_s
-        self._slowest_s = from_s * 4
-        # Held here, or they could be collected before they are done.
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._worth = Worth(from_s)
+        self.lookups: Lookups | None = None
 
     @property
     def trouble(self) -> str:
@@ -68,7 +86,7 @@ class Again:
     async def look(self, scope: Scope, asked: str) -> Look:
         """What was found for this before, of memories that still hold."""
         begun = perf_counter()
-        if self._slowest_s < self._from_s or self._answers.is_away:
+        if not self._worth.is_looking or self._answers.is_away:
             # Finding it takes no longer than looking, or looking is of no use; only the time is taken.
             return Look(begun=begun)
         revision = await self._ledger.revision(scope.user)
@@ -92,15 +110,15 @@ class Again:
 
     def keep(self, look: Look, found: Found) -> None:
         """Keep what was found, behind the answer, if that took long enough to be worth it."""
-        took_s = perf_counter() - look.begun
-        self._slowest_s = max(took_s, self._slowest_s * _FADES)
-        if look.place is None or took_s < self._from_s or len(self._tasks) >= _MOST_UNDER_WAY:
+        if not self._worth.is_keeping(perf_counter() - look.begun) or look.place is None:
             return
         hits = [(hit.id, hit.score, dict(hit.scores)) for hit in found.hits]
         held = json.dumps({"query": found.query, "hits": hits, "notes": found.notes})
-        task = asyncio.get_running_loop().create_task(self._answers.put(look.place, held.encode()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._answers.put_behind(look.place, held.encode())
+
+    async def settled(self) -> None:
+        """Wait until all that is worth keeping is kept."""
+        await self._answers.settled()
 
     async def forget(self, user: str) -> Cleared:
         """Let go of all that is held of a user, whose memories were erased."""
@@ -108,8 +126,6 @@ class Again:
 
     async def close(self) -> None:
         """Let what is under way end, and let go of Redis."""
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._answers.close()
 
 

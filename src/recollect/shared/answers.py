@@ -6,6 +6,7 @@ asks for another name from then on. Nothing has to be told to be forgotten, so n
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -17,9 +18,9 @@ from recollect.observe.metrics import CACHE_LOOKUPS
 from recollect.shared.link import Link
 
 STORE = "redis"
-_CACHE = "recall"
 # More of one revision are hardly asked for again.
 _MOST_FIELDS = 256
+_MOST_UNDER_WAY = 64
 
 # An answer that was found before an erasure may come after it: it stays out. So does one of an older revision.
 _PUT = """
@@ -65,6 +66,8 @@ class Answers:
         self._ttl_s = ttl_s
         self._put = link.script(_PUT)
         self._forget = link.script(_FORGET)
+        # Held here, or they could be collected before they are done.
+        self._putting: set[asyncio.Task[None]] = set()
 
     @property
     def trouble(self) -> str:
@@ -76,8 +79,8 @@ class Answers:
         """Whether looking now would be of no use."""
         return self._link.is_left_alone
 
-    async def get(self, place: Place) -> bytes | None:
-        """What is held there; None if nothing is, or if Redis is away."""
+    async def get(self, place: Place, *, cache: str = "recall") -> bytes | None:
+        """What is held there; None if nothing is, or if Redis is away. Looks are counted by the name of the cache."""
         key, _ = self._keys(place.user)
 
         async def get(redis: Any) -> bytes | None:
@@ -87,9 +90,9 @@ class Answers:
         try:
             held = await self._link.ask(get)
         except CacheUnavailable:
-            CACHE_LOOKUPS.add(_CACHE, "away")
+            CACHE_LOOKUPS.add(cache, "away")
             return None
-        CACHE_LOOKUPS.add(_CACHE, "miss" if held is None else "hit")
+        CACHE_LOOKUPS.add(cache, "miss" if held is None else "hit")
         return held
 
     async def put(self, place: Place, answer: bytes) -> None:
@@ -100,6 +103,17 @@ class Answers:
             await self._link.ask(lambda redis: self._put(redis, list(self._keys(place.user)), given))
         except CacheUnavailable:
             pass
+
+    def put_behind(self, place: Place, answer: bytes) -> None:
+        """Hold an answer without keeping anybody waiting; where many are on their way it is not held."""
+        if len(self._putting) < _MOST_UNDER_WAY:
+            task = asyncio.get_running_loop().create_task(self.put(place, answer))
+            self._putting.add(task)
+            task.add_done_callback(self._putting.discard)
+
+    async def settled(self) -> None:
+        """Wait until everything that is on its way is held."""
+        await asyncio.gather(*self._putting, return_exceptions=True)
 
     async def forget(self, user: str, epoch: int) -> Cleared:
         """Let go of all that is held of a user, and take nothing that was found before this epoch."""
@@ -114,6 +128,8 @@ class Answers:
         return Cleared(STORE, {"answers": max(count - 1, 0)})
 
     async def close(self) -> None:
+        """Let what is on its way arrive, and let go of Redis."""
+        await self.settled()
         await self._link.close()
 
     def _keys(self, user: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ COLUMNS = (
     '"key"', "importance", "confidence", *_TIMES, "access_count", "version", "fingerprint", "body",
 )  # fmt: skip
 SELECTED = ", ".join(COLUMNS)
+_NAMES = tuple(name.strip('"') for name in COLUMNS)
 # Made from the rest for those who look through many memories at once; never read back into a record.
 _DERIVED = ("revision", "traits", "speaker")
 # An access may be counted while a change is being worked out; it is not written over.
@@ -33,6 +34,17 @@ _NOT_UPDATED = ("id", "user_id", "access_count", "last_accessed_at")
 
 def to_row(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
     """The named parameters that write a record."""
+    derived = {"revision": revision, "traits": traits_of(record), "speaker": speaker_of(record)}
+    return _envelope(record) | derived
+
+
+def as_row(record: MemoryRecord) -> list[Any]:
+    """A record as plain values for JSON, in the order of the `SELECTED` columns; `from_row` reads them."""
+    row = _envelope(record)
+    return [row[name] for name in _NAMES]
+
+
+def _envelope(record: MemoryRecord) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
     row |= {name: str(getattr(record, name)) for name in _KINDS}
     for name in _TIMES:
@@ -45,9 +57,6 @@ def to_row(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
         "place": record.place,
         "key": record.key,
         "fingerprint": record.fingerprint,
-        "revision": revision,
-        "traits": traits_of(record),
-        "speaker": speaker_of(record),
         "body": _body(record),
     }
 

@@ -76,7 +76,7 @@ async def test_names_without_end_do_not_fill_the_memory(clock: Clock, monkeypatc
 
 async def test_a_flood_of_adds_by_one_user_is_refused_and_nobody_else_notices(tmp_path: Path, clock: Clock) -> None:
     service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
-    service.writes = Buckets(50, what="t")
+    service.room.pace = Buckets(50, what="t")
     kept = 0
     waits = []
     try:
@@ -98,7 +98,7 @@ async def test_a_flood_of_adds_by_one_user_is_refused_and_nobody_else_notices(tm
 
 async def test_messages_count_as_many_as_they_are(tmp_path: Path, clock: Clock) -> None:
     service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
-    service.writes = Buckets(5, what="t")
+    service.room.pace = Buckets(5, what="t")
     said = [{"role": "user", "content": "tea"}] * 3
     try:
         await service.remember(Scope("ann", session="s"), said, by=BY)

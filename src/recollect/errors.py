@@ -12,6 +12,7 @@ RecollectError
 ├── Conflict              someone else changed it first, or it would break a promise
 │   ├── StaleVersion      it is no longer at the version that was named
 │   └── IdempotencyReuse  the same idempotency key came with another request
+├── QuotaReached          as much is kept for a user as may be; something has to go first
 ├── Unsupported           this backend does not claim that ability
 ├── Unavailable           a part we depend on cannot serve now           (retryable)
 │   ├── StoreUnavailable  the ledger cannot be reached or opened         (retryable)
@@ -82,6 +83,10 @@ class StaleVersion(Conflict):
 
 class IdempotencyReuse(Conflict):
     """The same idempotency key came with a different request."""
+
+
+class QuotaReached(RecollectError):
+    """As much is kept for a user as may be; nothing was kept, and trying again does not help by itself."""
 
 
 class Unsupported(RecollectError):

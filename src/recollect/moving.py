@@ -17,6 +17,7 @@ from recollect.remember import Learning
 from recollect.upkeep import transfer
 from recollect.upkeep.transfer import Imported
 from recollect.write.means import Means
+from recollect.write.room import Room
 
 if TYPE_CHECKING:
     from recollect.ledger.sealed import Backup
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 class Moving:
     """What leaves a ledger as a whole, and what comes into it in large numbers."""
 
-    def __init__(self, means: Means, learning: Learning) -> None:
+    def __init__(self, means: Means, learning: Learning, room: Room) -> None:
         self._ledger, self._embedder = means.ledger, means.embedder
-        self._learning = learning
+        self._learning, self._room = learning, room
 
     def export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
         """Every memory of the scope as plain lines."""
@@ -36,7 +37,12 @@ class Moving:
     async def import_records(self, records: Iterable[MemoryRecord], *, by: By) -> Imported:
         """Add what is not there yet, without its secrets."""
         return await transfer.import_records(
-            records, ledger=self._ledger, embedder=self._embedder, by=by, redacting=self._learning.redacting
+            records,
+            ledger=self._ledger,
+            embedder=self._embedder,
+            by=by,
+            redacting=self._learning.redacting,
+            room=self._room,
         )
 
     async def backup(self, path: Path, *, force: bool, told: Callable[[int, int], None]) -> Backup:

@@ -13,7 +13,7 @@ from typing import Any
 
 from recollect import recall, remember
 from recollect.care import Care
-from recollect.errors import NotFound, RecollectError, TooFast
+from recollect.errors import NotFound, RecollectError
 from recollect.keyring import Keyring
 from recollect.ledger.protocol import Revision
 from recollect.ledger.responses import Responses
@@ -28,7 +28,7 @@ from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
 from recollect.moving import Moving
-from recollect.observe.metrics import LIMITED, REMEMBER_SECONDS
+from recollect.observe.metrics import REMEMBER_SECONDS
 from recollect.observe.traces import span
 from recollect.read.accesses import Accesses
 from recollect.read.again import Again, Found
@@ -36,7 +36,6 @@ from recollect.read.counted import watched
 from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
-from recollect.shared.buckets import Buckets
 from recollect.shared.news import News
 from recollect.upkeep import reembed, review
 from recollect.upkeep import undo as undoing
@@ -46,6 +45,7 @@ from recollect.upkeep.worker import Patience
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
 from recollect.write.means import Means
+from recollect.write.room import Room
 
 _log = logging.getLogger("recollect")
 
@@ -75,6 +75,7 @@ class Service:
         jobs_at_once: int = 4,
         patience: Patience | None = None,
         most_waiting: int = 1000,
+        most_memories: int = 0,
         spill: Path | None = None,
         again: Again | None = None,
         news: News | None = None,
@@ -84,8 +85,7 @@ class Service:
         self._ledger.on_change = self.news.tell
         self._again = again
         self._lookups = again.lookups if again is not None and again.lookups is not None else finders.ledger
-        # How much a user may have kept in a minute; doors that are open to many set it.
-        self.writes: Buckets | None = None
+        self.room = Room(finders.ledger, most_memories)
         self._index = finders.index
         self._embedder = finders.embedder
         self._finders = finders
@@ -97,7 +97,7 @@ class Service:
         self._spending = Spending(finders.ledger, self._learning.allowance)
         self._redacting = self._learning.redacting
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
-        self.moving = Moving(self._means, self._learning)
+        self.moving = Moving(self._means, self._learning, self.room)
         self.care = Care(
             self._means,
             self._learning,
@@ -114,12 +114,6 @@ class Service:
         """Why answers are not given again now though they could be; empty if they are, or need not be."""
         return self._again.trouble if self._again else ""
 
-    async def _check_pace(self, user: str, count: int) -> None:
-        wait_s = await self.writes.take(user, count) if self.writes is not None else 0.0
-        if wait_s:
-            LIMITED.add("user_writes")
-            raise TooFast("this user has more kept in a minute than may be: try again later", retry_after_s=wait_s)
-
     @property
     def model(self) -> EmbeddingModel:
         """The model whose vectors are searched."""
@@ -129,7 +123,7 @@ class Service:
 
     async def add(self, scope: Scope, new: NewMemory, *, by: By, once: Once | None = None) -> Outcome:
         """Keep a memory as it is given, but for secrets."""
-        await self._check_pace(scope.user, 1)
+        await self.room.take(scope.user, 1)
         outcome = await remember.add(
             scope,
             new,
@@ -157,7 +151,7 @@ class Service:
         Messages that name their `turn_id` can come again, and change nothing; `given_at` is when they first came.
         """
         await self.care.check_backlog(scope.user)
-        await self._check_pace(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
+        await self.room.take(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
         with span("recollect.remember") as traced:
             begun = perf_counter()
             appended = await remember.remember(
@@ -393,6 +387,7 @@ class Service:
             ):
                 if part is not None:
                     parts.push_async_callback(part.close)
+            parts.push_async_callback(self.room.close)
             parts.push_async_callback(self._accesses.close)
             parts.push_async_callback(self._spending.close)
             parts.push_async_callback(self.keyring.close)

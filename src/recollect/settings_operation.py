@@ -74,3 +74,11 @@ class OperationSettings(BaseModel):
             "0 for any number.",
         ),
     ] = 6000
+    user_memories_most: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Most memories of one user that are kept, with what was said and what was forgotten but not "
+            "erased; then nothing more is (429). 0 for any number.",
+        ),
+    ] = 1_000_000

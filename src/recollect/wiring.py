@@ -77,6 +77,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
             jobs_at_once=settings.worker_jobs,
             patience=Patience(lease_s=settings.job_lease_s, tries=settings.job_tries),
             most_waiting=settings.most_waiting_jobs,
+            most_memories=settings.user_memories_most,
             spill=spill_folder(settings),
             again=again,
             news=await open_news(settings, ledger),

@@ -32,6 +32,7 @@ EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
     errors.NotAllowed: ExitCode.INVALID,
     errors.NotFound: ExitCode.NOT_FOUND,
     errors.Conflict: ExitCode.CONFLICT,
+    errors.QuotaReached: ExitCode.CONFLICT,
     errors.Unavailable: ExitCode.UNAVAILABLE,
     errors.ToolFailed: ExitCode.UNEXPECTED,
     errors.StoreCorrupt: ExitCode.DAMAGED,

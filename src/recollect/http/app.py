@@ -44,7 +44,7 @@ def make_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         def on_open(service: Service) -> None:
             app.state.service = service
-            service.writes = limits.writes
+            service.room.pace = limits.writes
             if settings.worker:
                 service.care.start()
 

@@ -23,6 +23,7 @@ STATUSES: dict[type[errors.RecollectError], int] = {
     errors.NotAllowed: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.QuotaReached: 429,
     errors.Unsupported: 501,
     errors.DiskFull: 507,
     errors.Backlog: 429,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from recollect.api import AsyncMemory
-from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, Unavailable
+from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, QuotaReached, Unavailable
 from recollect.integrations.asking import AnyMemory, ask
 from recollect.integrations.memory_calls import MemoryCalls
 from recollect.integrations.memory_functions import memory_functions
@@ -107,7 +107,7 @@ class RecollectSession:
             kept = await memory.remember(
                 said, user_id=scope.user, project_id=scope.project, session_id=scope.session, by=BY
             )
-        except Backlog as error:
+        except (Backlog, QuotaReached) as error:
             _log.warning("the items of a session are kept, but not learned from: %s", error)
             return ()
         return tuple(turn.id for turn in kept.turns)

@@ -42,4 +42,4 @@ JOURNAL_SESSIONS = gauge("recollect_journal_sessions", "Sessions of which turns 
 # Requests
 HTTP_REQUESTS = counter("recollect_http_requests_total", "Requests, by route.", "method", "route", "status")
 HTTP_SECONDS = histogram("recollect_http_request_seconds", "How long a request takes, to its last byte.", "route")
-LIMITED = counter("recollect_rate_limited_total", "Requests and writes refused for coming too fast.", "limit")
+LIMITED = counter("recollect_rate_limited_total", "Requests and writes refused: too fast, or too many.", "limit")

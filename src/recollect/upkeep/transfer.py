@@ -20,6 +20,7 @@ from recollect.model.turn import Role, Turn
 from recollect.models.embedding import Embedder
 from recollect.write.draft import checked_fields, visible_text
 from recollect.write.embed import embed
+from recollect.write.room import Room
 from recollect.write.screening.given import Redacting
 
 PAGE = 500
@@ -130,6 +131,7 @@ async def import_records(
     embedder: Embedder,
     by: By,
     redacting: Redacting,
+    room: Room,
 ) -> Imported:
     """Add what is not there yet, without secrets; importing the same lines again changes nothing."""
     total = Imported()
@@ -140,6 +142,7 @@ async def import_records(
         have = {record.id for record in await ledger.get(scope, [record.id for record in batch])}
         screened = [redacting.record(record) for record in batch if record.id not in have]
         new = [record for record, _ in screened]
+        await room.hold(scope.user, len(new))
         turns = [record for record in new if record.category is Category.TURN]
         memories = [record for record in new if record.category is not Category.TURN]
         total += Imported(present=len(batch) - len(new), redacted=sum(bool(found) for _, found in screened))

@@ -20,6 +20,7 @@ from recollect.errors import (
     InvalidInput,
     ModelUnavailable,
     NotFound,
+    QuotaReached,
     RecollectError,
     Unavailable,
 )
@@ -44,7 +45,7 @@ from recollect.write.screening.given import Redacting
 _log = logging.getLogger("recollect")
 T = TypeVar("T")
 Reason: TypeAlias = Literal[
-    "timeout", "store_unavailable", "embedder_unavailable", "breaker_open", "backlog", "disk_full"
+    "timeout", "store_unavailable", "embedder_unavailable", "breaker_open", "backlog", "quota", "disk_full"
 ]
 _GRACE_S = 2.0
 # Of the time a chat may wait for memory, this is for what comes when it is up: the loop is late, and what was said
@@ -52,7 +53,7 @@ _GRACE_S = 2.0
 _SPARE_S = 0.02
 _AT_ONCE = 16
 # Errors by which the ledger shows that it is there.
-_ANSWERS = (Backlog, InvalidInput, Conflict, NotFound)
+_ANSWERS = (Backlog, InvalidInput, Conflict, NotFound, QuotaReached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +211,9 @@ class Safekeeping:
             self._go_on(asking)
             return await self._spill(given, "breaker_open")
         answer = await asking
+        if answer == "quota":
+            # It would not be taken later either, and must not take the place of what others say.
+            return Kept(safe=False, reason=answer)
         return Kept(answer.turns) if isinstance(answer, Remembered) else await self._spill(given, answer)
 
     def _why_behind(self) -> Reason:
@@ -276,6 +280,8 @@ def reason_of(error: BaseException) -> Reason:
             return "disk_full"
         case Backlog():
             return "backlog"
+        case QuotaReached():
+            return "quota"
         case ModelUnavailable():
             return "embedder_unavailable"
         case RecollectError():

@@ -31,6 +31,7 @@ LAYERS = [
     ["care", "keyring", "moving"],
     ["erasing"],
     ["remember", "recall"],
+    ["movein"],
     ["conversation", "upkeep"],
     ["read", "write"],
     ["index", "shared"],

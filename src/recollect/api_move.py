@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.api_open import Opening
+from recollect.model.asked import read_by
 
 if TYPE_CHECKING:
     from recollect.ledger.sealed import Backup
+    from recollect.movein.terms import MovedIn
 
 
 class Moves(Opening):
@@ -30,6 +32,36 @@ class Moves(Opening):
         """
         service = await self._open()
         return await service.moving.backup(Path(path), force=force, told=progress)
+
+    async def import_from(
+        self,
+        source: str | PathLike[str],
+        *,
+        user_id: str | None = None,
+        kind: str = "auto",
+        of: Iterable[str] = (),
+        everyone: bool = False,
+        project_id: str | None = None,
+        learn: bool = False,
+        dry_run: bool = False,
+        token: str | None = None,
+        by: str = "import",
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> MovedIn:
+        """Bring in what another product keeps: a file, a folder, a zip archive, or the address of mem0's API.
+
+        All of it becomes `user_id`'s; without one it stays with the users whom the source names, of those in `of`, or
+        of `everyone`. `dry_run` writes nothing and tells what would be. Doing it again changes nothing.
+        """
+        from recollect.movein.source import Source
+        from recollect.movein.terms import Terms
+
+        service, who = await self._open(), read_by(by)
+        terms = Terms(
+            user=user_id, of=frozenset(of), everyone=everyone, project=project_id, learn=learn, dry_run=dry_run
+        )
+        place = Source(str(source), {"of": sorted(terms.of), "token": token})
+        return await service.moving.move_in(place, terms, kind=kind, by=who, progress=progress)
 
     async def fill(
         self, path: str | PathLike[str], *, progress: Callable[[int, int], None] = lambda done, total: None

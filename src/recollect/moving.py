@@ -21,6 +21,8 @@ from recollect.write.room import Room
 
 if TYPE_CHECKING:
     from recollect.ledger.sealed import Backup
+    from recollect.movein.source import Source
+    from recollect.movein.terms import MovedIn, Terms
 
 
 class Moving:
@@ -59,6 +61,24 @@ class Moving:
         finally:
             await asyncio.to_thread(clear_away, part)
         return replace(made, path=path)
+
+    async def move_in(
+        self, source: Source, terms: Terms, *, kind: str, by: By, progress: Callable[[int], None]
+    ) -> MovedIn:
+        """Bring in what another product keeps, or tell what would be."""
+        from recollect.movein.conduct import move_in
+
+        return await move_in(
+            source,
+            terms,
+            kind=kind,
+            ledger=self._ledger,
+            embedder=self._embedder,
+            redacting=self._learning.redacting,
+            room=self._room,
+            by=by,
+            progress=progress,
+        )
 
     async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
         """Take in all that a backup holds; only an empty ledger takes it."""

@@ -222,6 +222,7 @@ class Memory:
     export = _iterating(AsyncMemory.export)
     import_ = _blocking(AsyncMemory.import_)
     backup = _blocking(AsyncMemory.backup)
+    import_from = _blocking(AsyncMemory.import_from)
     reembed = _blocking(AsyncMemory.reembed)
     stats = _blocking(AsyncMemory.stats)
     end_session = _blocking(AsyncMemory.end_session)

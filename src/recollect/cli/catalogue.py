@@ -34,7 +34,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
     "Move": {
         "backup": Listed("backup:backup", "Make, verify and restore backups of everything."),
         "export": Listed("export:export", "Write memories and turns out as JSON Lines."),
-        "import": Listed("import_:import_", "Read in what export wrote; doing it twice changes nothing."),
+        "import": Listed("import_:import_", "Bring in memories: what export wrote, or what another product keeps."),
     },
     "Measure": {
         "eval": Listed("eval_:eval_", "Measure how well it finds, on data of yours."),

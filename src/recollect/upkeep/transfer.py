@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput
 from recollect.ledger.fields import from_plain
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By
 from recollect.model.ids import new_id
+from recollect.model.job import NewJob
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -22,8 +25,14 @@ from recollect.write.draft import checked_fields, visible_text
 from recollect.write.embed import embed
 from recollect.write.room import Room
 from recollect.write.screening.given import Redacting
+from recollect.write.triggers import job_key
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
 
 PAGE = 500
+# How many scopes are written to side by side.
+_AT_ONCE = 64
 # What every store can count to.
 _MOST = 2**31 - 1
 _NOT_FIELDS = {
@@ -124,6 +133,34 @@ def _check_turn(detail: Mapping[str, Any]) -> None:
     _whole(detail.get("position"), name="the position of a turn", least=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """What of some records is not there yet, without its secrets; how many were there, and had secrets."""
+
+    new: tuple[MemoryRecord, ...]
+    present: int
+    redacted: int
+
+
+async def sift(records: Iterable[MemoryRecord], *, ledger: Ledger, redacting: Redacting) -> Sifted:
+    """Take out what is there already, by its id, and the secrets of the rest."""
+    by_user: dict[str, dict[str, MemoryRecord]] = {}
+    count = 0
+    for record in records:
+        count += 1
+        by_user.setdefault(record.scope.user, {}).setdefault(record.id, record)
+    new: list[MemoryRecord] = []
+    redacted = 0
+    for user, named in by_user.items():
+        have = {record.id for record in await ledger.get(Scope(user), list(named))}
+        for id, record in named.items():
+            if id not in have:
+                screened, found = redacting.record(record)
+                new.append(screened)
+                redacted += bool(found)
+    return Sifted(tuple(new), count - len(new), redacted)
+
+
 async def import_records(
     records: Iterable[MemoryRecord],
     *,
@@ -134,30 +171,57 @@ async def import_records(
     room: Room,
 ) -> Imported:
     """Add what is not there yet, without secrets; importing the same lines again changes nothing."""
-    total = Imported()
-    by_scope: dict[Scope, list[MemoryRecord]] = {}
+    sifted = await sift(records, ledger=ledger, redacting=redacting)
+    told = Imported(present=sifted.present, redacted=sifted.redacted)
+    return told + await write(sifted.new, ledger=ledger, embedder=embedder, by=by, room=room)
+
+
+async def write(
+    records: Sequence[MemoryRecord],
+    *,
+    ledger: Ledger,
+    embedder: Embedder,
+    by: By,
+    room: Room,
+    job: NewJob | None = None,
+    vectors: Mapping[str, Vector] | None = None,
+) -> Imported:
+    """Add records that are not there yet, with a job for each session that has new turns if one is given.
+
+    Scopes are written side by side, so that many of them share one sync to disk. `vectors` are those that are known,
+    by the ids of the memories they are of.
+    """
+    if not records:
+        return Imported()
+    for user, count in Counter(record.scope.user for record in records).items():
+        await room.hold(user, count)
+    known: dict[str, Vector | None] = dict(vectors or {})
+    unknown = [record for record in records if record.id not in known]
+    made = await embed([record.content for record in unknown], embedder=embedder) if unknown else []
+    known |= {record.id: vector for record, vector in zip(unknown, made, strict=True)}
+    by_scope: dict[tuple[Scope, bool], list[MemoryRecord]] = {}
     for record in records:
-        by_scope.setdefault(record.scope, []).append(record)
-    for scope, batch in by_scope.items():
-        have = {record.id for record in await ledger.get(scope, [record.id for record in batch])}
-        screened = [redacting.record(record) for record in batch if record.id not in have]
-        new = [record for record, _ in screened]
-        await room.hold(scope.user, len(new))
-        turns = [record for record in new if record.category is Category.TURN]
-        memories = [record for record in new if record.category is not Category.TURN]
-        total += Imported(present=len(batch) - len(new), redacted=sum(bool(found) for _, found in screened))
-        total += await _append(scope, turns, ledger=ledger, embedder=embedder, by=by)
-        total += await _add(scope, memories, ledger=ledger, embedder=embedder, by=by)
+        by_scope.setdefault((record.scope, record.category is Category.TURN), []).append(record)
+    total = Imported()
+    groups = list(by_scope.items())
+    for start in range(0, len(groups), _AT_ONCE):
+        some = groups[start : start + _AT_ONCE]
+        done = await asyncio.gather(
+            *(
+                _append(scope, batch, known, ledger=ledger, by=by, job=job)
+                if are_turns
+                else _add(scope, batch, known, ledger=ledger, by=by)
+                for (scope, are_turns), batch in some
+            )
+        )
+        total = sum(done, total)
     return total
 
 
 async def _add(
-    scope: Scope, records: Sequence[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By
+    scope: Scope, records: Sequence[MemoryRecord], vectors: Mapping[str, Vector | None], *, ledger: Ledger, by: By
 ) -> Imported:
-    if not records:
-        return Imported()
-    vectors = await embed([record.content for record in records], embedder=embedder)
-    changes = [Add(record, vector) for record, vector in zip(records, vectors, strict=True)]
+    changes = [Add(record, vectors[record.id]) for record in records]
     outcomes = (await ledger.apply(scope, changes, by=by)).outcomes
     added = sum(outcome.changed for outcome in outcomes)
     # What was neither added nor there already lost to a surer value of the same key.
@@ -169,10 +233,14 @@ async def _add(
 
 
 async def _append(
-    scope: Scope, records: Sequence[MemoryRecord], *, ledger: Ledger, embedder: Embedder, by: By
+    scope: Scope,
+    records: Sequence[MemoryRecord],
+    vectors: Mapping[str, Vector | None],
+    *,
+    ledger: Ledger,
+    by: By,
+    job: NewJob | None,
 ) -> Imported:
-    if not records:
-        return Imported()
     turns = [
         Turn(
             id=record.id,
@@ -185,6 +253,6 @@ async def _append(
         )
         for record in sorted(records, key=lambda record: record.detail.get("position") or 0)
     ]
-    vectors = await embed([turn.content for turn in turns], embedder=embedder)
-    await ledger.append(scope, turns, vectors=vectors, by=by)
+    jobs = [] if job is None else [replace(job, key=job_key(scope))]
+    await ledger.append(scope, turns, vectors=[vectors[turn.id] for turn in turns], by=by, jobs=jobs)
     return Imported(added=len(turns))

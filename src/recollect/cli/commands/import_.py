@@ -12,11 +12,14 @@ from typing import Any, BinaryIO
 import click
 
 from recollect.cli.command import Command
+from recollect.cli.exit_codes import ExitCode
 from recollect.cli.given import Given, pass_given
+from recollect.cli.moved_in import tell
 from recollect.cli.progress import Progress
 from recollect.cli.records import counted
 from recollect.cli.terminal import print_json, say
 from recollect.errors import InvalidInput
+from recollect.movein.registry import READERS, recognised
 
 _PIECE = 1 << 20
 
@@ -25,24 +28,77 @@ _PIECE = 1 << 20
     "import",
     cls=Command,
     whose="",
-    examples=("recollect import memories.jsonl", "cat alex.jsonl | recollect import --user alexandra"),
+    examples=(
+        "recollect import memories.jsonl",
+        "cat alex.jsonl | recollect import --user alexandra",
+        "recollect import notes.md --user alex --dry-run",
+    ),
 )
-@click.argument("file", metavar="[FILE]", default="-")
-@click.option("--user", "-u", "owner", metavar="ID", help="Make all of it this user's, whoever the lines name.")
+@click.argument("source", metavar="[SOURCE]", default="-")
+@click.option("--from", "kind", type=click.Choice(["auto", *READERS]), default="auto", help="What SOURCE is of.")
+@click.option("--user", "-u", "owner", metavar="ID", help="Make all of it this user's, whoever it names.")
+@click.option("--of", "of", metavar="ID", multiple=True, help="Only what it says is this user's; can be repeated.")
+@click.option("--everyone", is_flag=True, help="Keep everyone it names under their names.")
+@click.option("--project", metavar="ID", help="Put it into this project.")
+@click.option("--learn", is_flag=True, help="Have what was said learned from afterwards, when there is time for it.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be brought in.")
+@click.option("--token", metavar="KEY", envvar="MEM0_API_KEY", help="The key of an API; or set MEM0_API_KEY.")
 @pass_given
-def import_(given: Given, file: str, owner: str | None) -> None:
-    """Read in what export wrote; doing it twice changes nothing.
+def import_(
+    given: Given,
+    source: str,
+    kind: str,
+    owner: str | None,
+    of: tuple[str, ...],
+    everyone: bool,
+    project: str | None,
+    learn: bool,
+    dry_run: bool,
+    token: str | None,
+) -> None:
+    """Bring in memories: what export wrote, or what another product keeps.
 
-    From FILE, or from standard input: JSON Lines, one memory each. A line needs "memory" and "user_id"; the rest
-    may be left out.
+    SOURCE is a file, a folder, a zip archive, the address of mem0's API, or standard input for lines of ours. Doing
+    it twice changes nothing. Of other products' memories say whose they become with --user, or keep the users they
+    name with --of or --everyone. docs/moving.md has two commands for each product.
     """
+    owner = owner or given.user
+    if source == "-" or (_is_ours(source, kind) and not (of or dry_run or project or everyone)):
+        _import_lines(given, source, owner)
+        return
+    asked: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
+    with given.open() as memory, Progress("Looking" if dry_run else "Importing") as progress:
+        moved = memory.import_from(
+            source, user_id=owner, learn=learn, dry_run=dry_run, by="cli", progress=progress, **asked
+        )
+    tell(given, moved)
+    if moved.refused:
+        raise click.exceptions.Exit(ExitCode.INVALID)
+
+
+def _is_ours(source: str, kind: str) -> bool:
+    from recollect.movein.source import Source
+
+    looked = Source(source)
+    if kind != "auto" or looked.is_address:
+        return kind == "recollect"
+    try:
+        return recognised(looked)[0] == "recollect"
+    except InvalidInput:
+        # A file that is like nothing else is taken for lines of ours, which say what is wrong with them.
+        return not looked.path.is_dir()
+    finally:
+        looked.close()
+
+
+def _import_lines(given: Given, file: str, owner: str | None) -> None:
     with (
         _opened(file) as lines,
         given.open() as memory,
         Progress("Importing", total=_how_many(lines)) as progress,
     ):
         done = _Done(progress)
-        result = memory.import_(_lines(lines, done), user_id=owner or given.user, by="cli", progress=done)
+        result = memory.import_(_lines(lines, done), user_id=owner, by="cli", progress=done)
     if given.json:
         print_json(asdict(result))
         return

@@ -1,0 +1,40 @@
+"""The YAML at the head of a Markdown file, as plain values."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any
+
+from recollect.errors import InvalidInput
+
+_LONGEST = 1 << 16
+
+
+def split(text: str, name: str) -> tuple[dict[str, Any], str]:
+    """The front matter and the words after it; there need not be any."""
+    if not text.startswith("---\n") and not text.startswith("---\r\n"):
+        return {}, text.strip()
+    head, found, body = text[3:].replace("\r\n", "\n").partition("\n---")
+    if not found or len(head) > _LONGEST:
+        raise InvalidInput(f"the front matter of {name} has no end")
+    import yaml
+
+    try:
+        # Aliases could make a few lines a million values; no front matter needs them.
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(head, Loader=yaml.SafeLoader)):
+            raise InvalidInput(f"the front matter of {name} uses aliases")
+        meta = yaml.safe_load(head) or {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the front matter of {name} is no YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(meta, dict):
+        raise InvalidInput(f"the front matter of {name} is no mapping")
+    return {str(key): _plain(value) for key, value in meta.items()}, body.partition("\n")[2].strip()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: YAML makes times of its own accord."""
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | set | tuple) else value

@@ -1,0 +1,220 @@
+"""A file, a folder or a zip archive, read with care: nothing outside it, no links, nothing without end.
+
+Nothing is unpacked to a place of its own choosing: entries are read by name, and one that must be a file on disk for
+a moment is given a name of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from recollect.errors import InvalidInput
+from recollect.movein.item import Left
+
+MAX_FILES = 500_000
+MAX_FILE_BYTES = 2 << 30
+MAX_BYTES = 8 << 30
+MAX_LINE_BYTES = 64 << 20
+# What deflate makes of text is a tenth; a thousandth is a trap.
+MAX_RATIO = 250
+_SMALL = 16 << 20
+_HEAD = 1 << 16
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where something is brought in from; `more` is what a reader of an API needs besides the address."""
+
+    place: str
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is an address rather than something on disk."""
+        return self.place.startswith(("http://", "https://"))
+
+    @cached_property
+    def path(self) -> Path:
+        """Where it is on disk."""
+        path = Path(self.place).expanduser()
+        if not path.exists():
+            raise InvalidInput(f"{self.place} is not there")
+        return path
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile | None:
+        if not self.path.is_file() or not zipfile.is_zipfile(self.path):
+            return None
+        try:
+            return zipfile.ZipFile(self.path)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise InvalidInput(f"{self.place} is no zip archive that can be read: {error}") from None
+
+    @cached_property
+    def _looked(self) -> tuple[dict[str, int], list[Left]]:
+        """The files with their sizes, and what is not read of it."""
+        if self.is_address:
+            return {}, []
+        if self._zip is not None:
+            return _of_zip(self._zip)
+        if self.path.is_dir():
+            return _of_folder(self.path)
+        if not self.path.is_file():
+            raise InvalidInput(f"{self.place} is neither a file nor a folder")
+        return {self.path.name: self.path.stat().st_size}, []
+
+    @property
+    def names(self) -> list[str]:
+        """The files in it, by their names inside of it, in order."""
+        return list(self._looked[0])
+
+    @property
+    def left(self) -> list[Left]:
+        """What is in it and not read: links, and names that lead out of it."""
+        return self._looked[1]
+
+    def ending(self, *ends: str) -> list[str]:
+        """The files whose names end so."""
+        return [name for name in self.names if name.lower().endswith(ends)]
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """A file of it, to be read."""
+        size = self._looked[0][name]
+        if size > MAX_FILE_BYTES:
+            raise InvalidInput(f"{name} is {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
+        try:
+            if self._zip is not None:
+                with self._zip.open(name) as entry:
+                    yield entry
+            else:
+                path = self.path / name if self.path.is_dir() else self.path
+                # A link that took the file's place since we looked is not followed.
+                with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+                    yield file
+        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+            raise InvalidInput(f"{name} cannot be read: {error}") from None
+
+    def head(self, name: str) -> bytes:
+        """How a file begins."""
+        try:
+            with self.open(name) as file:
+                return file.read(_HEAD)
+        except InvalidInput:
+            return b""
+
+    def text(self, name: str) -> str:
+        """A file as text."""
+        with self.open(name) as file:
+            data = file.read(MAX_FILE_BYTES)
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}") from None
+
+    def json(self, name: str) -> Any:
+        """A file as JSON."""
+        try:
+            return json.loads(self.text(name))
+        except RecursionError:
+            raise InvalidInput(f"{name} is nested too deep") from None
+        except ValueError as error:
+            raise InvalidInput(f"{name} is not JSON: {error}") from None
+
+    def json_lines(self, name: str) -> Iterator[tuple[int, Any]]:
+        """The lines of a file as JSON with their numbers; one that is not is given as the Left that says so."""
+        with self.open(name) as file:
+            number = 0
+            while line := file.readline(MAX_LINE_BYTES):
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    yield number, json.loads(line)
+                except RecursionError:
+                    yield number, Left(f"{name}, line {number}", "nested too deep")
+                except ValueError:
+                    yield number, Left(f"{name}, line {number}", "no JSON")
+
+    @contextmanager
+    def on_disk(self, name: str) -> Iterator[tuple[Path, bool]]:
+        """A database of it as a path, and whether that is a copy, as is needed where it has a log beside it."""
+        if self._zip is None and not self._looked[0].get(f"{name}-wal"):
+            yield (self.path / name if self.path.is_dir() else self.path), False
+            return
+        with tempfile.TemporaryDirectory(prefix="recollect-import-") as folder:
+            copy = Path(folder) / "copy"
+            for tail in ("", "-wal"):
+                if name + tail in self._looked[0]:
+                    with self.open(name + tail) as file, open(f"{copy}{tail}", "wb") as out:
+                        while piece := file.read(1 << 20):
+                            out.write(piece)
+            yield copy, True
+
+    def close(self) -> None:
+        """Let go of it."""
+        if not self.is_address and "_zip" in self.__dict__ and self._zip is not None:
+            self._zip.close()
+
+
+def _of_folder(root: Path) -> tuple[dict[str, int], list[Left]]:
+    found: dict[str, int] = {}
+    left: list[Left] = []
+    for folder, inner, files in os.walk(root, followlinks=False):
+        inner.sort()
+        for name in [*inner, *sorted(files)]:
+            path = Path(folder, name)
+            inside = path.relative_to(root).as_posix()
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                left.append(Left(inside, "a link is not followed"))
+            elif stat.S_ISREG(mode):
+                found[inside] = path.lstat().st_size
+        if len(found) > MAX_FILES:
+            raise InvalidInput(f"{root} has more than {MAX_FILES:,} files")
+    return found, left
+
+
+def _of_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[Left]]:
+    found: dict[str, int] = {}
+    left: list[Left] = []
+    total = 0
+    entries = archive.infolist()
+    if len(entries) > MAX_FILES:
+        raise InvalidInput(f"the archive has more than {MAX_FILES:,} entries")
+    for entry in entries:
+        if entry.is_dir():
+            continue
+        total += entry.file_size
+        if total > MAX_BYTES:
+            raise InvalidInput(f"what is in the archive is larger than {MAX_BYTES:,} bytes")
+        if why := _refused(entry):
+            left.append(Left(ascii(entry.filename)[1:-1], why))
+        else:
+            found[entry.filename] = entry.file_size
+    return found, left
+
+
+def _refused(entry: zipfile.ZipInfo) -> str:
+    name = PurePosixPath(entry.filename.replace("\\", "/"))
+    if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+        return "its name leads out of the archive"
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return "a link is not followed"
+    if entry.flag_bits & 1:
+        return "it is encrypted"
+    if entry.file_size > MAX_FILE_BYTES:
+        return f"it is larger than {MAX_FILE_BYTES:,} bytes"
+    if entry.file_size > _SMALL and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
+        return "it unpacks to more than anything real does"
+    return ""

@@ -1,0 +1,310 @@
+"""Moving in from other products: real sources, their times and ids, whose it becomes, and doing it twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import movein_samples as samples
+import pytest
+from cli_runner import Cli
+
+from recollect import Memory, Status
+from recollect.errors import InvalidInput
+from recollect.movein.terms import MovedIn
+from recollect.settings import Settings
+from recollect.testing.fake_embedder import FakeEmbedder
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    held = Settings(home=tmp_path / "home", worker=False, learn="rules")
+    with Memory(settings=held, embedder=FakeEmbedder(16)) as memory:
+        yield memory
+
+
+def everything(memory: Memory) -> list[dict[str, Any]]:
+    return list(memory.export())
+
+
+def texts(memory: Memory, **where: Any) -> list[str]:
+    return [line["memory"] for line in everything(memory) if all(line[name] == is_ for name, is_ in where.items())]
+
+
+def twice(memory: Memory, source: Path, **terms: Any) -> MovedIn:
+    """What the first time came to; the second changes nothing."""
+    would = memory.import_from(source, dry_run=True, **terms)
+    assert everything(memory) == []
+    first = memory.import_from(source, **terms)
+    assert (would.memories, would.turns, would.added, would.users) == (
+        first.memories,
+        first.turns,
+        first.added,
+        first.users,
+    )
+    assert would.left == first.left
+    after = everything(memory), memory.stats()
+    again = memory.import_from(source, **terms)
+    assert (again.added, again.present) == (0, first.added)
+    assert (everything(memory), memory.stats()) == after
+    return first
+
+
+@pytest.mark.parametrize("store", ["qdrant", "chroma"])
+def test_mem0_with_its_history_keeps_users_runs_times_and_what_was_before(
+    memory: Memory, tmp_path: Path, store: str
+) -> None:
+    folder = tmp_path / "mem0"
+    folder.mkdir()
+    ids = samples.mem0_folder(folder, store)
+    moved = twice(memory, folder, everyone=True)
+    assert moved.kind == "mem0"
+    assert (moved.memories, moved.turns, moved.users) == (3, 2, ("alex", "bea"))
+    assert moved.left == {"it was deleted there": 1}
+    lisbon = next(line for line in everything(memory) if line["memory"] == "I live in Lisbon")
+    assert (lisbon["user_id"], lisbon["session_id"], lisbon["source"]) == ("alex", "monday", "import:mem0")
+    assert lisbon["metadata"]["topic"] == "home"
+    assert lisbon["metadata"]["imported"] == {"from": "mem0", "id": ids["lisbon"]}
+    assert texts(memory, status=str(Status.SUPERSEDED)) == ["Likes tea"]
+    assert texts(memory, user_id="bea", status="active") == ["Likes green tea"]
+    [first, second] = memory.turns(user_id="alex", session_id="monday")
+    assert [first.content, second.content] == ["Hello there", "Good day"]
+
+
+def test_the_history_of_mem0_alone_is_brought_in_for_one_user(memory: Memory, tmp_path: Path) -> None:
+    samples.mem0_folder(tmp_path, "chroma")
+    moved = memory.import_from(tmp_path / "history.db", user_id="alex", kind="mem0")
+    assert texts(memory, category="fact") == ["I live in Lisbon", "Likes green tea"]
+    assert moved.left == {"it was deleted there": 1}
+
+
+def test_a_pickle_that_would_run_something_is_not_run(memory: Memory, tmp_path: Path) -> None:
+    import pickle
+    import sqlite3
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "ran",)
+
+    folder = tmp_path / "q" / "collection" / "mem0"
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "storage.sqlite") as points:
+        points.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
+        points.execute("INSERT INTO points VALUES ('a', ?)", (pickle.dumps(Evil()),))
+    points.close()
+    moved = memory.import_from(tmp_path / "q", user_id="alex")
+    assert not (tmp_path / "ran").exists()
+    assert moved.added == 0
+    assert "cannot be read safely" in next(iter(moved.left))
+
+
+def test_agent_cli_folders_keep_facts_with_the_turn_they_are_from(memory: Memory, tmp_path: Path) -> None:
+    samples.agent_cli_folder(tmp_path / "mem")
+    moved = twice(memory, tmp_path / "mem", user_id="alex")
+    assert (moved.kind, moved.memories, moved.turns, moved.sessions) == ("agent-cli", 1, 2, 1)
+    assert sum(moved.left.values()) == 3
+    [turn, answer] = memory.turns(user_id="alex", session_id="trip")
+    assert (turn.content, turn.said_at) == ("I live in Lisbon", datetime(2026, 1, 2, 10, tzinfo=UTC))
+    [fact] = [line for line in everything(memory) if line["category"] == "fact"]
+    assert (fact["evidence"], fact["trust"]) == ([turn.id], "low")
+    [session] = memory.sessions(user_id="alex")
+    assert session.summary == "They spoke of Lisbon."
+    memory.erase(user_id="alex", turn_id=turn.id)
+    assert texts(memory) == ["Lovely."]
+    assert answer.name is None
+
+
+def test_chatgpt_conversations_become_sessions_of_the_branch_that_was_shown(memory: Memory, tmp_path: Path) -> None:
+    talks = [samples.chatgpt_talk("one"), {"id": "broken", "mapping": 7}, samples.chatgpt_talk("two", turns=6)]
+    source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
+    moved = twice(memory, source, user_id="alex", project_id="chats")
+    assert (moved.kind, moved.turns, moved.sessions) == ("chatgpt", 8, 2)
+    assert moved.left["what a system says is not kept"] == 2
+    assert moved.left["what is said to a tool is not kept"] == 2
+    assert any("not as conversations are" in why for why in moved.left)
+    said = memory.turns(user_id="alex", project_id="chats", session_id="one")
+    assert [turn.content for turn in said] == ["I live in Lisbon. Where is it?", "In Portugal."]
+    assert said[0].said_at == datetime.fromtimestamp(samples.NOON + len("second"), UTC)
+    hits = memory.search("Lisbon", user_id="alex", project_id="chats")
+    assert "I live in Lisbon. Where is it?" in [hit.memory for hit in hits]
+
+
+def test_a_talk_that_went_on_since_is_brought_in_from_where_it_was(memory: Memory, tmp_path: Path) -> None:
+    samples.chatgpt_zip(tmp_path / "then.zip", [samples.chatgpt_talk("one")])
+    samples.chatgpt_zip(tmp_path / "now.zip", [samples.chatgpt_talk("one", turns=5)])
+    memory.import_from(tmp_path / "then.zip", user_id="alex")
+    assert memory.import_from(tmp_path / "now.zip", user_id="alex").added == 3
+    said = memory.turns(user_id="alex", session_id="one")
+    assert [turn.content for turn in said][-3:] == ["Line 2", "Line 3", "Line 4"]
+    assert [turn.position for turn in said] == [1, 2, 3, 4, 5]
+
+
+def test_nothing_is_learned_from_old_talk_unless_asked(memory: Memory, tmp_path: Path) -> None:
+    source = samples.chatgpt_zip(tmp_path / "export.zip", [samples.chatgpt_talk("one")])
+    memory.import_from(source, user_id="alex")
+    [session] = memory.sessions(user_id="alex")
+    assert (session.learned_to, session.turn_count) == (2, 2)
+    assert session.closed_at == session.last_turn_at
+    assert (session.metadata["title"], memory.jobs()) == ("Lisbon", [])
+    moved = memory.import_from(source, user_id="bea", learn=True)
+    assert moved.learning == 1
+    [job] = memory.jobs()
+    assert job.priority < 0
+    memory.work()
+    assert "User lives in Lisbon" in texts(memory, user_id="bea")
+
+
+def test_claude_conversations_memories_and_projects(memory: Memory, tmp_path: Path) -> None:
+    moved = twice(memory, samples.claude_zip(tmp_path / "claude.zip"), user_id="alex")
+    assert (moved.kind, moved.turns, moved.memories) == ("claude", 2, 3)
+    assert moved.left == {"a message without words": 1, "documents of a project are not memories (1)": 1}
+    assert [turn.content for turn in memory.turns(user_id="alex", session_id="c1")] == [
+        "My oven is small",
+        "Use a pan.",
+    ]
+    assert texts(memory, project_id="p1", category="fact") == ["Rye sells best."]
+    assert texts(memory, category="instruction") == ["Answer briefly"]
+    assert "Work: Bakes for a living." in texts(memory, trust="low")
+
+
+def test_letta_agent_files_of_either_shape(memory: Memory, tmp_path: Path) -> None:
+    moved = twice(memory, samples.letta_file(tmp_path / "sam.af"), user_id="alex")
+    assert (moved.kind, moved.memories, moved.turns) == ("letta", 3, 2)
+    assert moved.left["it says who the agent is, nothing of the user"] == 1
+    assert texts(memory, category="fact") == ["Sailed around Malta", "First name: Chad", "Interests: sailing"]
+    block = {"label": "human", "value": "Likes rye", "updated_at": "2025-01-01T00:00:00Z"}
+    first = {"agent_type": "memgpt_agent", "name": "old", "core_memory": [block], "messages": []}
+    (tmp_path / "old.af").write_text(json.dumps(first))
+    memory.import_from(tmp_path / "old.af", user_id="bea")
+    assert texts(memory, user_id="bea") == ["Likes rye"]
+
+
+def test_graphiti_facts_keep_the_time_for_which_they_hold(memory: Memory, tmp_path: Path) -> None:
+    source = samples.graphiti_file(tmp_path / "graph.jsonl")
+    moved = twice(memory, source, of=["alex"])
+    assert (moved.kind, moved.memories, moved.turns) == ("zep", 3, 2)
+    assert moved.left == {"no JSON": 1, "it is no object": 1}
+    then = memory.search("where does Alex live", user_id="alex", as_of="2022-01-01T00:00:00Z")
+    now = memory.search("where does Alex live", user_id="alex")
+    assert "Alex lives in Oslo" not in [hit.memory for hit in now]
+    assert "Alex lives in Lisbon" in [hit.memory for hit in now]
+    assert "Alex lives in Oslo" in [hit.memory for hit in then]
+    oslo = next(line for line in everything(memory) if line["memory"] == "Alex lives in Oslo")
+    assert (oslo["valid_from"][:4], oslo["valid_to"][:7], oslo["status"]) == ("2020", "2024-06", "superseded")
+
+
+def test_langgraph_stores_in_sqlite_and_as_lines(memory: Memory, tmp_path: Path) -> None:
+    samples.langgraph_store(tmp_path / "store.db")
+    moved = twice(memory, tmp_path / "store.db", everyone=True)
+    assert (moved.kind, moved.users) == ("langgraph", ("alex", "bea"))
+    assert texts(memory, user_id="alex") == ["Likes green tea"]
+    assert texts(memory, user_id="bea") == ["Rides a bike"]
+    item = {
+        "namespace": ["memories", "cy"],
+        "key": "k",
+        "value": {"text": "Plays chess"},
+        "created_at": "2026-01-01T00:00:00Z",
+    }
+    (tmp_path / "items.jsonl").write_text(json.dumps(item) + "\n" + json.dumps({"namespace": 3, "key": "x"}) + "\n")
+    moved = memory.import_from(tmp_path / "items.jsonl", of=["cy"])
+    assert (moved.added, sum(moved.left.values())) == (1, 1)
+
+
+NOTES = """---
+tags: [home, work]
+created_at: 2025-05-06T07:08:09Z
+importance: 0.8
+---
+# About me
+
+I live in Lisbon
+near the river.
+
+## Work
+
+- Uses *Vim*
+- [x] Deploys on Fridays
+  with care
+
+```sh
+make test
+
+make lint
+```
+"""
+
+
+def test_markdown_bullets_and_paragraphs_are_memories_under_their_headings(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "MEMORY.md").write_text(NOTES)
+    (tmp_path / "notes" / "picture.png").write_bytes(b"\x89PNG")
+    moved = twice(memory, tmp_path / "notes", user_id="alex")
+    assert moved.left == {"it is no Markdown": 1}
+    lines = {line["memory"]: line for line in everything(memory)}
+    assert set(lines) == {
+        "About me: I live in Lisbon\nnear the river.",
+        "Work: Uses *Vim*",
+        "Work: Deploys on Fridays\nwith care",
+        "Work: ```sh\nmake test\n\nmake lint\n```",
+    }
+    vim = lines["Work: Uses *Vim*"]
+    assert vim["created_at"] == "2025-05-06T07:08:09+00:00"
+    assert (vim["tags"], vim["importance"]) == (["home", "work"], 0.8)
+    assert vim["metadata"]["under"] == ["About me", "Work"]
+
+
+def test_an_export_of_ours_keeps_everything(memory: Memory, tmp_path: Path) -> None:
+    kept = memory.add("Likes tea", user_id="ann")
+    memory.delete(kept.id, user_id="ann")
+    before = everything(memory)
+    (tmp_path / "out.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
+    with Memory(home=tmp_path / "two", embedder=FakeEmbedder(16)) as other:
+        with pytest.raises(InvalidInput, match="not both"):
+            other.import_from(tmp_path / "out.jsonl", user_id="ann", everyone=True)
+        assert other.import_from(tmp_path / "out.jsonl", of=["bob"]).added == 0
+        moved = other.import_from(tmp_path / "out.jsonl", of=["ann"])
+        assert (moved.kind, moved.added) == ("recollect", 1)
+        assert everything(other) == before
+
+
+def test_nobody_is_written_for_who_was_not_asked_for(memory: Memory, tmp_path: Path) -> None:
+    samples.langgraph_store(tmp_path / "store.db")
+    moved = memory.import_from(tmp_path / "store.db", of=["alex"])
+    assert moved.users == ("alex",)
+    assert moved.left["it is of user 'bea', who was not asked for"] == 1
+    assert memory.users() == ["alex"]
+    nobody = memory.import_from(tmp_path / "store.db")
+    assert nobody.added == 0
+    assert memory.import_from(tmp_path / "store.db", user_id="cy").users == ("cy",)
+    assert memory.users() == ["alex", "cy"]
+
+
+def test_secrets_and_hidden_characters_stay_out(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("- my password is hunter2xyz9\n\n- Likes te\u200ba\u202e\n")
+    moved = memory.import_from(tmp_path / "notes.md", user_id="alex")
+    assert moved.redacted == 1
+    assert not [text for text in texts(memory) if "hunter2" in text or "\u202e" in text]
+
+
+def test_the_command_line_tells_what_was_found_left_out_and_why(tmp_path: Path) -> None:
+    cli = Cli(tmp_path / "home")
+    samples.agent_cli_folder(tmp_path / "mem")
+    told = cli("import", str(tmp_path / "mem"), "--user", "alex", "--dry-run").stdout
+    assert "agent-cli: " in told
+    assert "Found 1 memory, 2 turns in 1 session of user alex." in told
+    assert "Would add 3; 0 were there already." in told
+    assert "Nothing was written." in told
+    assert cli.json("users")["results"] == []
+    told = cli("import", str(tmp_path / "mem"), "--user", "alex").stdout
+    assert "Added 3; 0 were there already." in told
+    assert "Left out 1: it was replaced there" in told
+    assert cli.json("import", str(tmp_path / "mem"), "--user", "alex")["present"] == 3
+    samples.langgraph_store(tmp_path / "store.db")
+    refused = cli("import", str(tmp_path / "store.db"), code=2).stdout
+    assert "it is of user 'bea', who was not asked for" in refused
+    (tmp_path / "empty").mkdir()
+    assert "like nothing that is known" in cli.error("import", str(tmp_path / "empty"), "--user", "a", code=2)
+    assert "is not there" in cli.error("import", str(tmp_path / "nowhere"), "--from", "letta", "--user", "a", code=2)

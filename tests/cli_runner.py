@@ -53,7 +53,7 @@ class Cli:
         if source:
             text = " ".join(source[1:]) + "\n" if source[0] == "echo" else (self.home / source[1]).read_text()
         words = [re.sub(r"^ID$", id, word) for word in words[1:]]
-        words = [str(self.home / word) if word.endswith((".jsonl", ".backup")) else word for word in words]
+        words = [str(self.home / word) if word.endswith((".jsonl", ".backup", ".md")) else word for word in words]
         result = self(*words, input=text)
         if into is None:
             return result.output

@@ -235,6 +235,7 @@ def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytes
     words |= {name: [id] for name in ("show", "history", "forget", "restore")}
     words |= {"erase": ["--memory", cli.add("Likes gin"), "--yes"], "worker": ["--once"], "upkeep": ["--dry-run"]}
     words["keys"] = ["add", "--user", "alex"]
+    words["backup"] = ["make", str(cli.home / "all.backup")]
     words["end-run"] = ["Deploy the shop", "--session", "monday"]
     words["serve"] = ["--port", "0"]
     words["eval"] = ["recipe", str(Path(__file__).parent.parent / "examples" / "06_recipe.yaml")]

@@ -91,6 +91,7 @@ def test_the_examples_of_a_commands_help_run(cli: Cli, path: str) -> None:
     id = cli.add("The budget for the Hawaii trip is 9,000 dollars", "--user", "alex", "--tag", "travel")
     cli("export", str(cli.home / "memories.jsonl"))
     cli("export", str(cli.home / "alex.jsonl"))
+    (cli.home / "notes.md").write_text("- Likes tea\n")
     if path == "export":
         (cli.home / "memories.jsonl").unlink()
     if path == "erase":
@@ -112,6 +113,13 @@ def test_the_examples_of_a_commands_help_run(cli: Cli, path: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_in_the_page(name: str) -> None:
     assert f"recollect {name}" in PAGE
+
+
+def test_the_page_about_moving_prints_what_its_commands_print(cli: Cli) -> None:
+    (cli.home / "MEMORY.md").write_text("# Food\n\n- Likes green tea\n- Allergic to peanuts\n")
+    for command, printed in examples((Path(__file__).parent.parent / "docs" / "moving.md").read_text()):
+        shown, told = (re.sub(r"replaced-\w+", "ASIDE", stable(each, cli.home)) for each in (cli.typed(command, id=""), printed))
+        assert shown == told, command
 
 
 def test_the_page_prints_what_its_commands_print(cli: Cli) -> None:

@@ -11,7 +11,7 @@ import asyncpg
 import numpy as np
 import pytest
 
-from recollect.errors import InvalidSettings, Unavailable
+from recollect.errors import IndexUnavailable, InvalidSettings
 from recollect.index.pgvector import PgvectorEngine, open_pgvector
 from recollect.ledger import postgres_near
 from recollect.ledger import postgres_near_sql as said
@@ -102,7 +102,7 @@ async def test_the_nearest_are_those_that_comparing_with_all_gives(store: Store)
 async def test_whoever_is_not_ready_is_made_ready_by_being_asked_for(store: Store) -> None:
     ids = await store.add(ANN, 50)
     question = vectors(1, seed=0)[0]
-    with pytest.raises(Unavailable, match="not ready"):
+    with pytest.raises(IndexUnavailable, match="not ready"):
         await store.found(ANN, question)
     async with asyncio.timeout(LONG_S):
         while store.engine.near._working is not None:
@@ -144,7 +144,7 @@ async def test_those_who_have_few_take_no_room_and_no_part_in_the_index(store: S
     assert await store.engine.near.rebuild(large=25) == 1
     found = await store.aside.fetch("SELECT user_id, count(half) FROM vectors GROUP BY user_id ORDER BY user_id")
     assert [tuple(row) for row in found] == [("ann", 30), ("bob", 0)]
-    with pytest.raises(Unavailable):
+    with pytest.raises(IndexUnavailable):
         await store.found(BOB, vectors(1, seed=1)[0])
 
 
@@ -220,12 +220,12 @@ async def test_several_processes_that_make_users_ready_do_it_once(store: Store) 
 async def test_without_the_extension_it_says_what_to_do_and_memories_are_kept(without: Store) -> None:
     await without.add(ANN, 3)
     assert "superuser" in (await without.engine.near.state()).trouble
-    with pytest.raises(Unavailable):
+    with pytest.raises(IndexUnavailable):
         await without.found(ANN, vectors(1, seed=0)[0])
     async with asyncio.timeout(LONG_S):
         while not without.engine.near._trouble:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    with pytest.raises(Unavailable, match="CREATE EXTENSION vector"):
+    with pytest.raises(IndexUnavailable, match="CREATE EXTENSION vector"):
         await without.found(ANN, vectors(1, seed=0)[0])
 
 

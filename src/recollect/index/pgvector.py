@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recollect.errors import InvalidSettings
+from recollect.errors import IndexUnavailable, InvalidSettings, Unavailable
 from recollect.ledger.protocol import Ledger, Scored
 from recollect.models.embedding import EmbeddingModel
 
@@ -25,7 +25,10 @@ class PgvectorEngine:
         return f"pgvector at {self.near.where}"
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
-        return await self.near.nearest(user, vector, places=places, limit=limit)
+        try:
+            return await self.near.nearest(user, vector, places=places, limit=limit)
+        except Unavailable as error:
+            raise IndexUnavailable(str(error)) from error
 
     async def close(self) -> None:
         await self.near.close()

@@ -121,6 +121,9 @@ class Near:
     async def make_ready(self, users: Sequence[str], progress: Progress = lambda done, of: None) -> None:
         """Have the vectors of these users stand in the index; whoever else is at it is waited for."""
         number = await self._model_number()
+        if not number:
+            # Nobody has a vector of this model.
+            return
         async with self._alone() as connection:
             await prepare(connection, self._model)
             for user in users:
@@ -131,6 +134,8 @@ class Near:
     async def rebuild(self, *, large: int, progress: Progress = lambda done, of: None) -> int:
         """Make everything anew that pgvector has, of users with so many vectors; gives how many users that are."""
         number = await self._model_number()
+        if not number:
+            return 0
         async with self._alone() as connection:
             await prepare(connection, self._model)
             for (name,) in await connection.fetch(said.OLD_INDEXES, said.index_name(number)):

@@ -27,6 +27,7 @@ LAYERS = [
     ["warm"],
     ["wiring"],
     ["sharing"],
+    ["mirror"],
     ["service"],
     ["care", "keyring", "moving"],
     ["erasing"],

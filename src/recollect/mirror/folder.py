@@ -1,0 +1,297 @@
+"""The folder of the mirror: read and written without ever leaving it, and written so that nothing is half there.
+
+Every path is walked from the folder down, and no symbolic link is followed on the way. A file is written beside its
+place, synced, and put there in one step; what it takes the place of is looked at as it comes out, so that an edit
+made in that very moment is found and not lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
+
+from recollect.errors import Conflict, DiskFull, InvalidInput, StoreUnavailable
+from recollect.model.ids import new_id
+
+MOST_BYTES = 2 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700
+_TEMPORARY = ".recollect-"
+_EXCHANGE = 2
+_CANNOT_LINK = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+_CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+
+
+# With these gone, nobody could tell a folder that was emptied from one that was lost.
+_STAY = ("entries", "users", "conflicts")
+
+
+class Disturbed(Conflict):
+    """A file is not what was last seen of it: someone else has just written or removed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells that a file was not touched: its times, its size and its number."""
+
+    text: str
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Stamp:
+        return cls(f"{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_size}:{found.st_ino}")
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """All of it that stays when a file is given another name."""
+        mtime, _, size, number = self.text.split(":")
+        return mtime, size, number
+
+
+class Folder:
+    """Files below one folder, by their path in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        with _translated(str(root)):
+            root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        self._to_sync: set[str] = set()
+
+    def stamp(self, path: str) -> Stamp | None:
+        """How a file stands now; None if there is none, or something else."""
+        try:
+            with self._folder_of(path) as (folder, name):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError, InvalidInput):
+            return None
+        return Stamp.of(found) if S_ISREG(found.st_mode) else None
+
+    def read(self, path: str) -> tuple[bytes, Stamp, float]:
+        """The bytes of a file with its stamp and when it was written, or an InvalidInput; it may just be gone."""
+        with self._folder_of(path) as (folder, name):
+            try:
+                handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.EMLINK):
+                    raise InvalidInput("it is a symbolic link, and those are not followed") from None
+                if isinstance(error, FileNotFoundError):
+                    raise
+                raise InvalidInput(f"it cannot be read: {error.strerror}") from None
+            with os.fdopen(handle, "rb") as file:
+                found = os.fstat(handle)
+                if not S_ISREG(found.st_mode):
+                    raise InvalidInput("it is no plain file")
+                if found.st_size > MOST_BYTES:
+                    raise InvalidInput(f"it is {found.st_size:,} bytes long; the limit is {MOST_BYTES:,}")
+                data = file.read(MOST_BYTES + 1)
+        return data, Stamp.of(found), found.st_mtime
+
+    def write(self, path: str, data: bytes, *, seen: Stamp | None) -> Stamp:
+        """Put a file in its place; a Disturbed, and nothing changed, if what is there is not what was `seen`.
+
+        Its folders are on disk after the next `sync`.
+        """
+        with _translated(path), self._folder_of(path, make=True) as (folder, name):
+            temporary = f"{_TEMPORARY}{new_id()}"
+            handle = os.open(
+                temporary,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                _FILE_MODE,
+                dir_fd=folder,
+            )
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(handle)
+                _put(temporary, name, folder, seen)
+                self._to_sync.add(os.path.dirname(path))
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+            # Only now: to lose its other name is a change of a file, too.
+            return Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+    def remove(self, path: str, *, seen: Stamp | None = None) -> bool:
+        """Remove a file, if it is what was `seen`; gives whether there was one. Folders left empty go, too."""
+        try:
+            with _translated(path), self._folder_of(path) as (folder, name):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if seen is not None and Stamp.of(found) != seen:
+                    raise Disturbed(f"{path} was just changed")
+                os.unlink(name, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        self._to_sync.add(os.path.dirname(path))
+        return True
+
+    def remove_empty(self, path: str) -> None:
+        """Remove the folders of a path that are empty now, up to the one that holds all conversations."""
+        parent = os.path.dirname(path)
+        while parent and os.path.basename(parent) not in _STAY:
+            try:
+                with self._folder_of(parent) as (folder, name):
+                    os.rmdir(name, dir_fd=folder)
+            except OSError:
+                return
+            self._to_sync.discard(parent)
+            parent = os.path.dirname(parent)
+            self._to_sync.add(parent)
+
+    def sync(self) -> None:
+        """Have on disk what was put into folders and taken out of them."""
+        paths, self._to_sync = self._to_sync, set()
+        # A folder that is new is known to the one above it.
+        for each in {above for path in paths for above in _upwards(path)}:
+            with suppress(FileNotFoundError, NotADirectoryError), self._opened(each) as folder:
+                os.fsync(folder)
+
+    def scan(self, start: str = "", *, sweep: bool = False) -> Iterator[tuple[str, Stamp | None]]:
+        """Every file below a path with its stamp, None for what is no plain file; names with a dot are left out.
+
+        With `sweep`, what we left half written goes.
+        """
+        waiting = [start]
+        while waiting:
+            path = waiting.pop()
+            try:
+                with os.scandir(self.root / path) as found:
+                    entries = [(each, each.stat(follow_symlinks=False)) for each in found]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for each, stat in entries:
+                inner = f"{path}/{each.name}" if path else each.name
+                if each.name.startswith("."):
+                    if sweep and each.name.startswith(_TEMPORARY):
+                        self.remove(inner)
+                elif each.is_dir(follow_symlinks=False):
+                    waiting.append(inner)
+                else:
+                    yield inner, Stamp.of(stat) if S_ISREG(stat.st_mode) else None
+
+    @contextmanager
+    def _folder_of(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):
+            raise InvalidInput(f"{path!r} names no file")
+        with self._opened(folder, make=make) as handle:
+            yield handle, name
+
+    @contextmanager
+    def _opened(self, path: str, *, make: bool = False) -> Iterator[int]:
+        handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in path.split("/") if path else ():
+                inner = _step(handle, part, make=make)
+                os.close(handle)
+                handle = inner
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def _step(handle: int, part: str, *, make: bool) -> int:
+    if part in ("", ".", ".."):
+        raise InvalidInput("a path in the mirror leads out of it")
+    try:
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(part, _FOLDER_MODE, dir_fd=handle)
+        return os.open(part, _FOLDER, dir_fd=handle)
+    except OSError as error:
+        if error.errno == errno.ELOOP or (isinstance(error, NotADirectoryError) and _is_link(part, handle)):
+            raise InvalidInput(f"{part} is a symbolic link, and those are not followed") from None
+        raise
+
+
+def _is_link(part: str, handle: int) -> bool:
+    try:
+        os.readlink(part, dir_fd=handle)
+    except OSError:
+        return False
+    return True
+
+
+def _upwards(path: str) -> Iterator[str]:
+    yield path
+    while path:
+        path = os.path.dirname(path)
+        yield path
+
+
+def _put(temporary: str, name: str, folder: int, seen: Stamp | None) -> None:
+    """Give a file its name; what is there must be what was seen, also at the very moment it is replaced."""
+    if seen is None:
+        try:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            raise Disturbed(f"{name} is there already") from None
+        except OSError as error:
+            if error.errno not in _CANNOT_LINK or _is_there(name, folder):
+                raise
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return
+    try:
+        there = Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        raise Disturbed(f"{name} was just removed") from None
+    if there != seen:
+        raise Disturbed(f"{name} was just changed")
+    if not _exchange(folder, temporary, name):
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return
+    out = Stamp.of(os.stat(temporary, dir_fd=folder, follow_symlinks=False))
+    if out.content != seen.content:
+        _exchange(folder, temporary, name)
+        raise Disturbed(f"{name} was just changed")
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _exchange(folder: int, one: str, other: str) -> bool:
+    """Swap two files in one step; False where the system cannot."""
+    if _renameat2 is None:
+        return False
+    if _renameat2(folder, one.encode(), folder, other.encode(), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT_EXCHANGE:
+        return False
+    if number == errno.ENOENT:
+        raise Disturbed(f"{other} was just removed")
+    raise OSError(number, os.strerror(number))
+
+
+def _find_renameat2() -> ctypes._NamedFuncPointer | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+_renameat2 = _find_renameat2()
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFull(f"no space is left for the mirror ({error.strerror})") from None
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise
+        raise StoreUnavailable(f"{path} in the mirror cannot be written: {error.strerror}") from None

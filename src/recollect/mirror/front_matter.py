@@ -1,0 +1,107 @@
+"""Front matter: a few lines of YAML between two lines of dashes, then plain text.
+
+What a person can write here is read as data and nothing else: no tags, no anchors, nothing deep, no name twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from recollect.errors import InvalidInput
+
+_FENCE = "---"
+_MOST_CHARS = 1 << 19
+_DEEPEST = 16
+_MOST_NODES = 20_000
+# The same in C, where it was built with it.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def split(text: str) -> tuple[dict[str, Any], str]:
+    """What the front matter says, and the text after it; an InvalidInput that tells why it cannot be used.
+
+    A text without front matter says nothing of itself.
+    """
+    text = text.removeprefix("\ufeff")
+    if "\r\n" in text[:1000]:
+        text = text.replace("\r\n", "\n")
+    if not text.startswith(_FENCE):
+        return {}, text.strip()
+    end = text.find(f"\n{_FENCE}", len(_FENCE))
+    if end == -1:
+        raise InvalidInput("the front matter has no end: put a line of three dashes after it")
+    return _load(text[len(_FENCE) : end]), text[end + len(_FENCE) + 1 :].strip()
+
+
+def join(fields: Mapping[str, Any], body: str) -> str:
+    """The text of a file."""
+    block = yaml.dump(dict(fields), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return f"{_FENCE}\n{block}{_FENCE}\n{body.strip()}\n"
+
+
+def _load(block: str) -> dict[str, Any]:
+    if len(block) > _MOST_CHARS:
+        raise InvalidInput(f"the front matter is {len(block):,} characters long; the limit is {_MOST_CHARS:,}")
+    try:
+        _check(block)
+        said = yaml.load(block, Loader=_Loader)  # noqa: S506 - a safe loader, and what it is given was looked at
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"the front matter is not YAML: {_told(error)}") from None
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise InvalidInput(f"the front matter cannot be read: {error}") from None
+    if said is None:
+        return {}
+    if not isinstance(said, dict):
+        raise InvalidInput(f"the front matter is a {type(said).__name__}, not names with values")
+    if wrong := [name for name in said if not isinstance(name, str)]:
+        raise InvalidInput(f"the name {wrong[0]!r} in the front matter is no text: put it in quotes")
+    return said
+
+
+def _check(block: str) -> None:
+    """Raise an InvalidInput for what is more than data; events are looked at one by one, however deep they go."""
+    open_names: list[set[str] | None] = []
+    # Whether the next scalar of each open mapping is a name.
+    is_name: list[bool] = []
+    for count, event in enumerate(yaml.parse(block, Loader=_Loader)):
+        if count > _MOST_NODES:
+            raise InvalidInput(f"the front matter has more than {_MOST_NODES:,} parts")
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise InvalidInput("the front matter has an anchor or an alias; write the value out")
+        if isinstance(event, yaml.NodeEvent) and (tag := getattr(event, "tag", None)):
+            raise InvalidInput(f"the front matter has a tag, {str(tag)[:60]!r}; tags are not read")
+        if isinstance(event, yaml.CollectionEndEvent):
+            open_names.pop()
+            is_name.pop()
+            continue
+        if open_names and isinstance(event, yaml.NodeEvent):
+            _note_name(event, open_names[-1], is_name)
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(open_names) >= _DEEPEST:
+                raise InvalidInput(f"the front matter is more than {_DEEPEST} levels deep")
+            open_names.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+            is_name.append(True)
+
+
+def _note_name(event: yaml.NodeEvent, names: set[str] | None, is_name: list[bool]) -> None:
+    if names is None:
+        return
+    if is_name[-1]:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise InvalidInput("a name in the front matter is no plain text")
+        if event.value in names:
+            raise InvalidInput(f"the front matter has {event.value[:60]!r} twice")
+        if event.value == "<<":
+            raise InvalidInput("the front matter merges names with <<; write them out")
+        names.add(event.value)
+    is_name[-1] = not is_name[-1]
+
+
+def _told(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "it cannot be parsed"
+    return f"{problem}, line {mark.line + 1}" if mark is not None else str(problem)

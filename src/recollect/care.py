@@ -14,7 +14,7 @@ from recollect import remember
 from recollect.conversation import afterwards, begun
 from recollect.conversation.run import Run as AgentRun
 from recollect.conversation.thread import Threads
-from recollect.erasing import Erasing
+from recollect.erasing import Erasing, Mirrored
 from recollect.errors import Backlog, RecollectError
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
@@ -75,6 +75,8 @@ class Care:
         self._house = house or Housekeeping()
         self._most_waiting = most_waiting
         self._looked_at: dict[str, float] = {}
+        # Where memories are files as well: what is erased goes there, too.
+        self.mirror: Mirrored | None = None
         self._erasing = Erasing(means, learning, spill=spill, again=again)
         self.threads = Threads(means.ledger)
         self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
@@ -326,9 +328,7 @@ class Care:
         await self._erasing.bring_in_spilled(scope.user)
         if what.target is Target.SESSION:
             await self.session(scope)
-        receipt = await self._erasing.erase(scope, what, by=by)
-        self._let_go(receipt)
-        return receipt
+        return await self._let_go(await self._erasing.erase(scope, what, by=by))
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
         """What was erased of anyone, oldest first, to be done again on a copy that is older."""
@@ -336,15 +336,15 @@ class Care:
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
         """Do those erasures again that this ledger does not know of: it was restored from an older copy."""
-        receipts = await self._erasing.replay(erasures, by=by)
-        for receipt in receipts:
-            self._let_go(receipt)
-        return receipts
+        return [await self._let_go(receipt) for receipt in await self._erasing.replay(erasures, by=by)]
 
-    def _let_go(self, receipt: Receipt) -> None:
+    async def _let_go(self, receipt: Receipt) -> Receipt:
         self._looked_at.pop(receipt.scope.user, None)
         self.threads.forget(receipt.scope.user)
         self.worker.nudge()
+        if self.mirror is None:
+            return receipt
+        return replace(receipt, stores=(*receipt.stores, await self.mirror.forget(receipt.scope.user)))
 
     # Cost
 
@@ -369,8 +369,12 @@ class Care:
     async def close(self) -> None:
         """Let what is under way end, and take no more."""
         await self.timekeeper.stop()
-        if not self.worker.is_running:
-            return
+        if self.worker.is_running:
+            await self._stop_working()
+        if self.mirror is not None:
+            await self.mirror.close()
+
+    async def _stop_working(self) -> None:
         try:
             if self._means.chat is None:
                 # Without a model it takes milliseconds, and whoever comes next finds it learned.

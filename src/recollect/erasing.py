@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from recollect import remember
 from recollect.conversation import afterwards
 from recollect.errors import RecollectError, Unavailable
 from recollect.model.change import By
-from recollect.model.erase import Erase, Erasure, Receipt
+from recollect.model.erase import Cleared, Erase, Erasure, Receipt
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.models.cached_embedder import CachedEmbedder
@@ -22,6 +23,22 @@ from recollect.write.means import Means
 
 _log = logging.getLogger("recollect")
 _SUMMED = (Category.EPISODE, Category.SUMMARY, "conversation")
+
+
+class Mirrored(Protocol):
+    """Files that mirror the ledger."""
+
+    def start(self) -> None:
+        """Go on mirroring until it is closed."""
+        ...
+
+    async def forget(self, user: str) -> Cleared:
+        """Remove from the files what was erased of a user."""
+        ...
+
+    async def close(self) -> None:
+        """Write out what is left."""
+        ...
 
 
 class Erasing:

@@ -82,3 +82,13 @@ class OperationSettings(BaseModel):
             "erased; then nothing more is (429). 0 for any number.",
         ),
     ] = 1_000_000
+    mirror: Annotated[
+        str,
+        Field(
+            description="Folder in which the server mirrors memories as Markdown files, both ways, relative to "
+            "`home`; empty for none."
+        ),
+    ] = ""
+    mirror_git: Annotated[
+        bool, Field(description="Version those files with git: a commit for each change, rewritten by an erasure.")
+    ] = False

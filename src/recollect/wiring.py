@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
@@ -35,6 +36,9 @@ from recollect.write.screening.log import guard_log
 from recollect.write.settling.resolution import Limits as Settling
 from recollect.write.settling.same import SameLimits
 from recollect.write.triggers import Triggers
+
+if TYPE_CHECKING:
+    from recollect.mirror.mirror import Mirror
 
 _log = logging.getLogger("recollect")
 LEDGER_FILE = "recollect.db"
@@ -82,8 +86,24 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
             again=again,
             news=await open_news(settings, ledger),
         )
+        if settings.mirror:
+            service.care.mirror = open_mirror(settings, service, ledger)
         opened.pop_all()
     return service
+
+
+def open_mirror(settings: Settings, service: Service, ledger: Ledger) -> Mirror:
+    """The mirror that the settings name; nothing is touched before it is used."""
+    from recollect.mirror.mirror import Mirror
+
+    return Mirror(
+        service, ledger, root=mirror_folder(settings), root_user=settings.chat_user, git=settings.mirror_git
+    )
+
+
+def mirror_folder(settings: Settings) -> Path:
+    """The folder of the mirror."""
+    return settings.home.expanduser() / Path(settings.mirror).expanduser()
 
 
 def _habits(settings: Settings) -> Habits:

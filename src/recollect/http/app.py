@@ -47,6 +47,8 @@ def make_app(settings: Settings) -> FastAPI:
             service.room.pace = limits.writes
             if settings.worker:
                 service.care.start()
+            if service.care.mirror is not None:
+                service.care.mirror.start()
 
         agents = app.state.agents = Agents(settings)
         late = app.state.late = LateService(settings, on_open=on_open)

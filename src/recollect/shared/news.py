@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,11 @@ class News:
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._hearing: list[Callable[[str], None]] = []
+
+    def hear(self, told: Callable[[str], None]) -> None:
+        """Have every change of this process told, with its user, from now on."""
+        self._hearing.append(told)
 
     @property
     def is_shared(self) -> bool:
@@ -35,6 +40,8 @@ class News:
     def tell(self, user: str) -> None:
         """Something of this user's has changed."""
         self._wake(_named(user))
+        for told in self._hearing:
+            told(user)
 
     async def wait(self, user: str, within_s: float) -> None:
         """Return as soon as something changes, or after so long."""

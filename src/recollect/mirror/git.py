@@ -1,0 +1,183 @@
+"""Versions of the files, by git: a commit for each batch of changes, and nothing left of what was erased.
+
+The `git` program does it, on a repository of the folder's own, with none of the user's settings and hooks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from recollect.errors import InvalidSettings, StoreUnavailable
+from recollect.mirror.git_erase import rewrite
+from recollect.mirror.layout import CONFLICTS, ENTRIES, USERS
+
+_NAME, _EMAIL = "Recollect", "recollect@localhost"
+# Only what is mirrored is versioned; beside it may lie a database, keys and logs.
+_EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
+_LONGEST_S = 600
+_SAFE = (
+    *("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}", "-c", "core.hooksPath=/dev/null"),
+    *("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false"),
+    *("-c", "core.autocrlf=false", "-c", "core.fsync=all", "-c", "core.fileMode=false", "-c", "core.symlinks=true"),
+)
+
+
+class Git:
+    """The repository of a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        program = shutil.which("git")
+        if program is None:
+            raise InvalidSettings("mirror_git needs the program git: install it, or set mirror_git = false")
+        self._program = program
+
+    @property
+    def folder(self) -> Path:
+        """Where the repository is."""
+        return self._root / ".git"
+
+    def begin(self) -> None:
+        """Make the repository if there is none, and finish what was broken off; commit what is not yet."""
+        self._recover()
+        if not self.folder.exists():
+            self._run("init", "-q", "-b", "main")
+        elif not self.folder.is_dir() or self.folder.is_symlink():
+            raise StoreUnavailable(
+                f"{self.folder} is no folder: a repository of the mirror lies in the folder itself"
+            )
+        self._exclude(self.folder)
+        self._unlock()
+        self.commit_all("Keep what was there")
+
+    def commit_all(self, message: str) -> bool:
+        """Commit whatever is otherwise than in the last commit."""
+        there = [name for name in (ENTRIES, CONFLICTS, USERS) if (self._root / name).is_dir()]
+        tracked = self._run("ls-files", "-z", "--", ENTRIES, CONFLICTS, USERS)
+        if there or tracked:
+            self._run("add", "-A", "--", *there) if there else self._run(
+                "rm", "-rq", "--cached", "--ignore-unmatch", "."
+            )
+        return self._commit(message)
+
+    def commit(self, paths: Iterable[str], message: str) -> bool:
+        """Commit these paths, written or removed; gives whether there was anything to commit."""
+        listed = b"".join(path.encode() + b"\0" for path in dict.fromkeys(paths))
+        if not listed:
+            return False
+        self._run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=listed)
+        return self._commit(message)
+
+    def _commit(self, message: str) -> bool:
+        tree = self._run("write-tree").decode().strip()
+        head = self.head()
+        if head is not None and self._run("rev-parse", f"{head}^{{tree}}").decode().strip() == tree:
+            return False
+        if head is None and not self._run("ls-tree", tree):
+            return False
+        parents = ("-p", head) if head else ()
+        commit = self._run("commit-tree", tree, *parents, given=message.encode()).decode().strip()
+        self._run("update-ref", "HEAD", commit)
+        return True
+
+    def head(self) -> str | None:
+        """The last commit."""
+        found = self._run("rev-parse", "-q", "--verify", "HEAD", may_fail=True).decode().strip()
+        return found or None
+
+    def forget(self, ids: Iterable[str], paths: Iterable[str], *, below: Sequence[str] = ()) -> int:
+        """Take memories out of every version there is: by their ids, at these paths, and all below some folders.
+
+        Gives how many commits are otherwise now. What goes on is written into a new repository, which then takes the
+        place of the old one, so that nothing is left of it in packs or logs.
+        """
+        if self.head() is None:
+            return 0
+        new = self._root / ".git.new"
+        shutil.rmtree(new, ignore_errors=True)
+        self._run("init", "-q", "--bare", "-b", "main", str(new), bare=True)
+        count = rewrite(
+            [self._program, f"--git-dir={self.folder}", *_SAFE],
+            [self._program, f"--git-dir={new}", *_SAFE],
+            environment=_environment(self._root),
+            ids=list(ids),
+            paths=set(paths),
+            below=tuple(below),
+        )
+        for name in ("HEAD", "config", "info", "hooks"):
+            _copy(self.folder / name, new / name)
+        self._exclude(new)
+        (new / "complete").touch()
+        self._swap(new)
+        self._run("read-tree", "HEAD", may_fail=True)
+        self.commit_all("Go on after an erasure")
+        return count
+
+    def _swap(self, new: Path) -> None:
+        old = self._root / ".git.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if self.folder.exists():
+            os.rename(self.folder, old)
+        os.rename(new, self.folder)
+        (self.folder / "complete").unlink(missing_ok=True)
+        shutil.rmtree(old)
+
+    def _recover(self) -> None:
+        new, old = self._root / ".git.new", self._root / ".git.old"
+        if not self.folder.exists() and (new / "complete").exists():
+            self._swap(new)
+        elif not self.folder.exists() and old.exists():
+            os.rename(old, self.folder)
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def _exclude(self, folder: Path) -> None:
+        info = folder / "info"
+        info.mkdir(exist_ok=True)
+        exclude = info / "exclude"
+        if not exclude.exists() or exclude.read_text(errors="replace") != _EXCLUDE:
+            exclude.write_text(_EXCLUDE)
+
+    def _unlock(self) -> None:
+        """A lock that outlived the process that held it: whoever mirrors the folder is alone here."""
+        (self.folder / "index.lock").unlink(missing_ok=True)
+
+    def _run(self, *arguments: str, given: bytes = b"", may_fail: bool = False, bare: bool = False) -> bytes:
+        where = () if bare else (f"--git-dir={self.folder}", f"--work-tree={self._root}")
+        try:
+            done = subprocess.run(  # noqa: S603 - our own arguments, and no shell
+                [self._program, *where, *_SAFE, *arguments],
+                cwd=self._root,
+                input=given,
+                capture_output=True,
+                timeout=_LONGEST_S,
+                env=_environment(self._root),
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise StoreUnavailable(f"git {arguments[0]} could not be run: {error}") from None
+        if done.returncode and not may_fail:
+            raise StoreUnavailable(f"git {arguments[0]}: {done.stderr.decode(errors='replace').strip()[:300]}")
+        return done.stdout if not done.returncode else b""
+
+
+def _environment(root: Path) -> dict[str, str]:
+    return {
+        "PATH": os.defpath,
+        "HOME": str(root),
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    elif source.exists():
+        shutil.copyfile(source, target)

@@ -1,0 +1,47 @@
+"""`memory_index.json`: every memory of a user's folder in one file, for people and programs that look for it there.
+
+Nothing of ours reads it. It is written when the mirror starts, pauses and stops, and anew when something is erased.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.mirror.folder import Folder
+from recollect.mirror.front_matter import split
+from recollect.mirror.layout import SNAPSHOT
+from recollect.mirror.state import State
+
+_META = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
+
+
+def write_snapshot(user: str, base: str, *, folder: Folder, state: State) -> None:
+    """Write the snapshot of a user's folder."""
+    path = base + SNAPSHOT
+    rows = [row.path for row in state.of(user) if row.stamp and not row.is_gone]
+    if not rows:
+        folder.remove(path)
+        return
+    lines = [json.dumps(each, ensure_ascii=False) for each in _read(sorted(rows), folder)]
+    folder.write(path, ("[\n" + ",\n".join(lines) + "\n]\n").encode(), seen=folder.stamp(path))
+    folder.sync()
+
+
+def _read(paths: list[str], folder: Folder) -> Iterator[dict[str, Any]]:
+    for path in paths:
+        try:
+            said, body = split(folder.read(path)[0].decode(errors="replace"))
+        except (InvalidInput, OSError):
+            continue
+        meta = {name: str(said[name]) for name in _META if said.get(name) is not None}
+        if "id" in said and len(meta) >= 3:
+            yield {
+                "id": str(said["id"]),
+                "path": os.path.join(folder.root, path),
+                "metadata": meta,
+                "content": body,
+            }

@@ -1,0 +1,279 @@
+"""Bring the files, what was last seen of them, and the ledger together.
+
+A file that nobody touched follows the ledger; one that somebody touched wins over it. What the ledger has and the
+folder has not is written out; what the folder has and the ledger never had, or lost, is read in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from recollect.ledger.protocol import Ledger, Revision
+from recollect.mirror.adding import Desk, Taken
+from recollect.mirror.folder import Folder
+from recollect.mirror.git import Git
+from recollect.mirror.incoming import Reader
+from recollect.mirror.layout import CONFLICTS, ENTRIES, SNAPSHOT, USERS, base_of, spot_of
+from recollect.mirror.outgoing import Put, Writer, follow, follow_anew
+from recollect.mirror.snapshot import write_snapshot
+from recollect.mirror.state import Followed, Row, State
+from recollect.mirror.whose import Owners
+from recollect.model.erase import Cleared
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.service import Service
+
+_log = logging.getLogger("recollect")
+# The moment by which a ledger is known again.
+_MARK = "mirrored"
+_PAGE = 500
+_ROUNDS = 3
+Progress = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Synced:
+    """What was done on both sides."""
+
+    taken: Taken = field(default_factory=Taken)
+    put: Put = field(default_factory=Put)
+    users: set[str] = field(default_factory=set)
+
+    @property
+    def changed(self) -> list[str]:
+        """The paths at which something is otherwise now."""
+        return [*self.put.changed, *self.taken.put.changed]
+
+
+class Together:
+    """The folder that this process mirrors, and the ledger it is a mirror of."""
+
+    def __init__(
+        self, root: Path, state: State, *, service: Service, ledger: Ledger, root_user: str, git: Git | None
+    ) -> None:
+        self.folder, self.state, self.git = Folder(root), state, git
+        self._ledger, self._root_user = ledger, root_user
+        self.writer = Writer(self.folder, state, root_user=root_user)
+        self._desk = Desk(self.folder, state, self.writer, service, ledger)
+        self._owners = Owners(self.folder, root_user=root_user)
+        self._reader = Reader(self._desk, self._owners)
+
+    # Start
+
+    async def start(self, progress: Progress) -> Synced:
+        """Compare all of it, and bring it together."""
+        done = Synced()
+        is_new = await self._know_ledger()
+        found = await asyncio.to_thread(self._scan)
+        await asyncio.to_thread(self._find_lost)
+        stamps = await asyncio.to_thread(self.state.stamps)
+        changed = {path for path, stamp in found.items() if is_new or stamps.get(path) != stamp}
+        for user in [] if is_new else await self._users():
+            changed |= await self._look_back(user, done)
+        await self._take(sorted(changed), await self._missing(stamps.keys() - found.keys()), done, progress)
+        await self.follow(await self._users(), done, progress)
+        await asyncio.to_thread(self.state.set_meta, "synced_at", now().isoformat())
+        return done
+
+    async def _know_ledger(self) -> bool:
+        """Whether this ledger is another than the one that was last mirrored here, and so knows nothing of it."""
+        moments = await self._ledger.moments()
+        if _MARK not in moments:
+            await self._ledger.note_moments({_MARK: now()})
+            moments = await self._ledger.moments()
+        mark = moments[_MARK].isoformat()
+        if await asyncio.to_thread(self.state.meta, "ledger") == mark:
+            return False
+        await asyncio.to_thread(self.state.begin_anew)
+        await asyncio.to_thread(self.state.set_meta, "ledger", mark)
+        return True
+
+    def _scan(self) -> dict[str, str]:
+        found = {}
+        for start in (ENTRIES, USERS):
+            for path, stamp in self.folder.scan(start, sweep=True):
+                if spot_of(path) is not None:
+                    found[path] = stamp.text if stamp else ""
+        return found
+
+    def _find_lost(self) -> None:
+        """Where a whole folder of entries is gone, nobody deleted each of them: it is written anew."""
+        for user in self.state.users():
+            base = base_of(user, self._root_user)
+            rows = self.state.of(user)
+            if any(row.stamp for row in rows) and not (self.folder.root / base / ENTRIES).is_dir():
+                _log.warning("mirror: %s%s is gone; its files are written anew", base, ENTRIES)
+                self.state.drop(rows)
+                self.state.unfollow(user)
+
+    async def _look_back(self, user: str, done: Synced) -> set[str]:
+        """Let go of what was erased since; of a ledger that was put back to an earlier state, the files to read."""
+        followed = await asyncio.to_thread(self.state.followed, user)
+        revision = await self._ledger.revision(user)
+        if not _is_behind(followed, revision):
+            return set()
+        newest = await self._ledger.history(Scope(user), limit=1)
+        if newest and newest[0].id < followed.position:
+            await asyncio.to_thread(self.state.unfollow, user)
+            return {row.path for row in await asyncio.to_thread(self.state.of, user) if row.stamp}
+        await self.let_go(user)
+        return set()
+
+    async def _missing(self, paths: Iterable[str]) -> list[Row]:
+        def rows() -> list[Row]:
+            for path in paths:
+                self.state.unset_bad(path)
+            return [row for path in paths if (row := self.state.at(path)) is not None and row.stamp]
+
+        return await asyncio.to_thread(rows)
+
+    async def _users(self) -> list[str]:
+        return sorted({*await self._ledger.users(), *await asyncio.to_thread(self.state.users)})
+
+    # From the files
+
+    async def look(self, paths: Iterable[str]) -> Synced:
+        """Take in what was done to files; paths of folders stand for all that is or was below them."""
+        done = Synced()
+        changed, missing = await asyncio.to_thread(self._sort_out, set(paths))
+        await self._take(changed, missing, done, lambda count: None)
+        return done
+
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """Those of the paths whose files are known and are not there."""
+        return [row.path for row in self._sort_out(set(paths))[1]]
+
+    def _sort_out(self, paths: set[str]) -> tuple[list[str], list[Row]]:
+        wanted = {path for path in paths if spot_of(path) is not None}
+        for folder in paths - wanted:
+            wanted |= {path for path, _ in self.folder.scan(folder) if spot_of(path) is not None}
+            wanted |= {row.path for row in self.state.below(folder)}
+        bad = {each.path: each.stamp for each in self.state.bad()}
+        changed, missing = [], []
+        for path in sorted(wanted):
+            stamp, row = self.folder.stamp(path), self.state.at(path)
+            text = stamp.text if stamp else ""
+            if stamp is None and row is not None:
+                missing += [row] if row.stamp else []
+            elif (row is None or row.stamp != text) and bad.get(path) != text:
+                changed.append(path)
+            if stamp is None and path in bad:
+                self.state.unset_bad(path)
+        return changed, missing
+
+    async def _take(self, paths: Sequence[str], missing: Sequence[Row], done: Synced, progress: Progress) -> None:
+        read = 0
+        for start in range(0, len(paths), _PAGE):
+            page = paths[start : start + _PAGE]
+            done.taken.add(await self._reader.take(page))
+            read += len(page)
+            progress(read)
+        if missing:
+            done.taken.add(await self._reader.take([], missing=missing))
+        again, done.taken.again = set(done.taken.again), []
+        if again and again != set(paths):
+            changed, gone = await asyncio.to_thread(self._sort_out, again)
+            done.taken.add(await self._reader.take(changed, missing=gone))
+
+    # From the ledger
+
+    async def follow(self, users: Iterable[str], done: Synced, progress: Progress = lambda count: None) -> None:
+        """Write out what changed of users; what someone had just touched is looked at first."""
+        for user in users:
+            for _ in range(_ROUNDS):
+                followed = await asyncio.to_thread(self.state.followed, user)
+                if _is_behind(followed, await self._ledger.revision(user)):
+                    await self.let_go(user)
+                    followed = await asyncio.to_thread(self.state.followed, user)
+                put = await self._follow(user, followed, progress)
+                done.put.add(put)
+                if put.changed:
+                    done.users.add(user)
+                if not put.disturbed:
+                    break
+                changed, missing = await asyncio.to_thread(self._sort_out, set(put.disturbed))
+                await self._take(changed, missing, done, lambda count: None)
+
+    async def _follow(self, user: str, followed: Followed, progress: Progress) -> Put:
+        if followed == Followed():
+            return await follow_anew(
+                user, ledger=self._ledger, writer=self.writer, state=self.state, progress=progress
+            )
+        return await follow(user, ledger=self._ledger, writer=self.writer, state=self.state)
+
+    # Erasing
+
+    async def let_go(self, user: str) -> Cleared:
+        """Remove what the ledger has no more, from the files, the snapshot and the history of versions."""
+        revision = await self._ledger.revision(user)
+        rows = await asyncio.to_thread(self.state.of, user)
+        there: set[str] = set()
+        for start in range(0, len(rows), _PAGE):
+            ids = [row.id for row in rows[start : start + _PAGE]]
+            there |= {record.id for record in await self._ledger.get(Scope(user), ids)}
+        gone = [row for row in rows if row.id not in there]
+        everything = revision.number == 0 and not there
+        counts = await asyncio.to_thread(self._remove, user, gone, everything=everything)
+        followed = await asyncio.to_thread(self.state.followed, user)
+        if everything:
+            await asyncio.to_thread(self.state.unfollow, user)
+        else:
+            seen = Followed(followed.position, min(followed.revision, revision.number - 1), revision.epoch)
+            await asyncio.to_thread(self.state.follow, user, seen)
+        await asyncio.to_thread(self.state.scrub)
+        return Cleared("mirror", counts)
+
+    def _remove(self, user: str, gone: Sequence[Row], *, everything: bool) -> dict[str, int]:
+        base = base_of(user, self._root_user)
+        ids = {row.id for row in gone}
+        paths = set(self.writer.remove(gone).removed)
+        for kept in self.state.kept():
+            if kept.user == user and (everything or kept.id in ids):
+                paths |= {kept.path} if self.folder.remove(kept.path) else set()
+                self.state.unkeep(kept.path)
+        for bad in self.state.bad():
+            spot = spot_of(bad.path)
+            if spot is not None and spot.base == base and (everything or self._names(bad.path, ids)):
+                paths |= {bad.path} if self.folder.remove(bad.path) else set()
+                self.state.unset_bad(bad.path)
+        if everything:
+            for name in (ENTRIES, CONFLICTS) if not base else ("",):
+                shutil.rmtree(self.folder.root / base / name, ignore_errors=True)
+            (self.folder.root / ENTRIES).mkdir(exist_ok=True)
+            self.folder.remove(base + SNAPSHOT)
+        else:
+            self.write_snapshots([user])
+        self.folder.sync()
+        counts = {"files": len(paths)}
+        if self.git is not None and (paths or everything):
+            below = [f"{base}{ENTRIES}/", f"{base}{CONFLICTS}/"] if everything else []
+            counts["commits"] = self.git.forget(ids, paths, below=below)
+        return counts
+
+    def _names(self, path: str, ids: set[str]) -> bool:
+        """Whether a file that cannot be used speaks of one of these memories."""
+        try:
+            text = self.folder.read(path)[0].decode(errors="replace")
+        except Exception:
+            # What cannot be read now is looked at when it can.
+            return False
+        return any(id in text for id in ids)
+
+    def write_snapshots(self, users: Iterable[str]) -> None:
+        """Write `memory_index.json` of users anew."""
+        for user in users:
+            write_snapshot(user, base_of(user, self._root_user), folder=self.folder, state=self.state)
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        self.state.close()
+
+
+def _is_behind(followed: Followed, revision: Revision) -> bool:
+    """Whether rows went from the ledger since it was followed."""
+    return followed != Followed() and (revision.epoch != followed.epoch or revision.number < followed.revision)

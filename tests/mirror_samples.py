@@ -1,0 +1,134 @@
+"""What several tests of the mirror use: a real service over a real folder."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from recollect.mirror.mirror import Mirror
+from recollect.mirror.state import State
+from recollect.mirror.together import Synced
+from recollect.model.change import By, Outcome
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import Listing
+from recollect.model.scope import Scope
+from recollect.remember import NewMemory
+from recollect.service import Service
+from recollect.settings import load
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.wiring import open_service
+
+BY = By("test")
+HOME = Scope("default", "default", "default")
+T = TypeVar("T")
+
+
+class Kept:
+    """A service with its mirror, and the folder a person sees."""
+
+    def __init__(self, service: Service, root: Path) -> None:
+        self.service, self.root = service, root
+
+    @property
+    def mirror(self) -> Mirror:
+        assert isinstance(self.service.care.mirror, Mirror)
+        return self.service.care.mirror
+
+    async def sync(self) -> Synced:
+        return await self.mirror.sync()
+
+    async def add(self, content: str, scope: Scope = HOME, **fields: Any) -> Outcome:
+        return await self.service.add(scope, NewMemory(content=content, fields=fields), by=BY)
+
+    async def record(self, id: str, user: str = "default") -> MemoryRecord:
+        return await self.service.get(Scope(user), id)
+
+    async def all(self, user: str = "default", *statuses: Status) -> list[MemoryRecord]:
+        listing = Listing(statuses=statuses or (Status.ACTIVE,), order="oldest", limit=1000)
+        return list(await self.service.find(Scope(user), listing))
+
+    async def words(self, user: str = "default") -> set[str]:
+        return {record.content for record in await self.all(user)}
+
+    def files(self, pattern: str = "entries/**/*.md") -> list[Path]:
+        """The files there are, but for tombstones."""
+        return sorted(path for path in self.root.glob(pattern) if "deleted" not in path.parts)
+
+    def tombstones(self) -> list[Path]:
+        return sorted(self.root.glob("entries/deleted/**/*.md"))
+
+    def file(self, word: str) -> Path:
+        """The one file that says something."""
+        [path] = [
+            path for path in self.files("**/*.md") if word in path.read_text() and "conflicts" not in path.parts
+        ]
+        return path
+
+    def aside(self) -> dict[str, str]:
+        """The files left aside, and why."""
+        state = State(self.root / ".recollect" / "mirror.db", read_only=True)
+        try:
+            return {Path(bad.path).name: bad.reason for bad in state.bad()}
+        finally:
+            state.close()
+
+
+@asynccontextmanager
+async def kept(home: Path, **settings: Any) -> AsyncIterator[Kept]:
+    """A service with a mirror that is brought up to date when it is told to."""
+    chosen = {"home": home, "mirror": ".", "worker": False, **settings}
+    loaded = load(chosen, environ={}).settings
+    service = await open_service(loaded, embedder=FakeEmbedder())
+    try:
+        yield Kept(service, home / loaded.mirror)
+    finally:
+        await service.close()
+
+
+@asynccontextmanager
+async def watched(home: Path, **settings: Any) -> AsyncIterator[Kept]:
+    """The same, and the folder is watched."""
+    async with kept(home, **settings) as opened:
+        opened.mirror.start()
+        await until(lambda: _is_up_to_date(opened))
+        yield opened
+
+
+def _is_up_to_date(opened: Kept) -> bool:
+    path = opened.root / ".recollect" / "mirror.db"
+    if not path.exists():
+        return False
+    state = State(path, read_only=True)
+    try:
+        return state.meta("synced_at") is not None
+    finally:
+        state.close()
+
+
+async def until(found: Callable[[], T | Awaitable[T]], *, within_s: float = 30.0) -> T:
+    """What is found as soon as it is true."""
+    deadline = time.monotonic() + within_s
+    while True:
+        given = found()
+        value: Any = await given if isinstance(given, Awaitable) else given
+        if value or time.monotonic() > deadline:
+            assert value, "it did not come in time"
+            return value
+        await asyncio.sleep(0.01)
+
+
+def said(path: Path) -> dict[str, Any]:
+    """The front matter of a file."""
+    _, block, _ = path.read_text().split("---\n", 2)
+    fields: dict[str, Any] = yaml.safe_load(block)
+    return fields
+
+
+def body(path: Path) -> str:
+    return path.read_text().split("---\n", 2)[2].strip()

@@ -25,6 +25,8 @@ ANN, BOB = Scope("ann", "p", "s"), Scope("bob", "p", "s")
 OF_NOBODY = {
     "meta": "says what the store is",
     "models": "names embedding models",
+    "model_states": "says how far embedding models are",
+    "current_model": "says which embedding model is searched",
     "moments": "says when the store was looked after",
     "usage_of_all": "adds up all users, without names",
     "feeders": "says which process feeds an index",

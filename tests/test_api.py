@@ -422,7 +422,8 @@ def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path, caplo
         assert memory.reembed(seen.append) == 300
         assert seen[-1] == 300
         assert memory.search("tea number 7", user_id="user 1")[0].scores["dense"] > 0
-        assert memory.reembed() == 0
+        assert memory.stats()["vectors"] == 600
+        assert memory.reembed(drop=True) == 0
         assert memory.stats()["vectors"] == 300
 
 

@@ -118,7 +118,9 @@ def test_every_command_is_in_the_page(name: str) -> None:
 def test_the_page_about_moving_prints_what_its_commands_print(cli: Cli) -> None:
     (cli.home / "MEMORY.md").write_text("# Food\n\n- Likes green tea\n- Allergic to peanuts\n")
     for command, printed in examples((Path(__file__).parent.parent / "docs" / "moving.md").read_text()):
-        shown, told = (re.sub(r"replaced-\w+", "ASIDE", stable(each, cli.home)) for each in (cli.typed(command, id=""), printed))
+        shown, told = (
+            re.sub(r"replaced-\w+", "ASIDE", stable(each, cli.home)) for each in (cli.typed(command, id=""), printed)
+        )
         assert shown == told, command
 
 

@@ -240,7 +240,7 @@ async def test_an_opening_that_fails_late_leaves_nothing_open(
     async def fail(*_: object) -> None:
         raise StoreUnavailable("read failed")
 
-    monkeypatch.setattr(wiring, "_warn_of_other_models", fail)
+    monkeypatch.setattr("recollect.wiring.open_again", fail)
     with pytest.raises(StoreUnavailable, match="read failed"):
         await AsyncMemory(home=tmp_path, embedder=FakeEmbedder(8)).open()
     assert none_of_ours_left()

@@ -40,7 +40,7 @@ def test_all_pages_of_all_users_are_brought_in_with_times_and_metadata(
     monkeypatch.setattr(mem0_api, "_PAGE", 2)
     moved = memory.import_from(host, everyone=True, token="any")
     assert (moved.kind, moved.memories, sorted(moved.users)) == ("mem0", 6, ["alex", "bea"])
-    lines = [line for line in memory.export(user_id="alex")]
+    lines = list(memory.export(user_id="alex"))
     assert {line["memory"] for line in lines} == {f"Owns boat number {n}" for n in range(5)}
     assert {line["metadata"]["n"] for line in lines} == set(range(5))
     with Memory(home=memory.settings.home.parent / "theirs") as theirs:

@@ -37,6 +37,7 @@ from recollect.model.times import now
 from recollect.model.turn import Turn
 
 if TYPE_CHECKING:
+    from recollect.ledger.model_states import ModelState
     from recollect.upkeep.transfer import Imported
 
 _IMPORT_BATCH = 500
@@ -325,22 +326,35 @@ class AsyncMemory(Moves, Caring, Opening):
         """Add what `export` gave; `user_id` makes all of it that user's. Doing it again changes nothing."""
         from recollect.upkeep.transfer import Imported, read_lines
 
-        service, who = await self._open(), read_by(by)
-        total, done, left = Imported(), 0, iter(lines)
+        who, total, done, left = read_by(by), Imported(), 0, iter(lines)
+        await self._open()
         # On another thread, as the lines and the progress may be made by calling this very memory.
         while batch := await asyncio.to_thread(list, islice(left, _IMPORT_BATCH)):
-            total += await service.import_records(read_lines(batch, user=user_id, done=done), by=who)
+            records = read_lines(batch, user=user_id, done=done)
+            total += await (await self._open()).import_records(records, by=who)
             done += len(batch)
             await asyncio.to_thread(progress, done)
         return total
 
-    async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Make vectors of the current model for everything that lacks one; gives how many."""
+    async def reembed(
+        self, progress: Callable[[int], None] = lambda done: None, *, back: bool = False, drop: bool = False
+    ) -> int:
+        """Make vectors of the model that the settings name for everything that lacks one, then search by it.
+
+        Gives how many were made. Until then memories are searched by the model before. To go `back` to a model that
+        another took the place of has to be said; `drop` removes the vectors of other models now, not a day later.
+        """
         from recollect.upkeep.aside import aside
 
         service = await self._open()
         async with aside(progress) as tell:
-            return await service.reembed(tell)
+            done = await service.reembed(tell, back=back, drop=drop)
+        await self._exchanged()
+        return done
+
+    async def embedding_models(self) -> list[ModelState]:
+        """Which embedding model is searched, which were before, and how far another one is."""
+        return await (await self._open()).model_states()
 
     async def stats(self, user_id: str | None = None) -> Mapping[str, int]:
         """How much there is, of one user or of all."""

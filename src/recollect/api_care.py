@@ -98,6 +98,7 @@ class Caring(Opening):
 
     async def start_worker(self) -> Worker:
         """Begin to do jobs here, as they come, until the memory is closed."""
+        await self._watch()
         care = await self._care()
         care.start()
         return care.worker

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Self
 from recollect.errors import InvalidSettings, StoreUnavailable
 
 if TYPE_CHECKING:
+    from recollect.exchange import Exchange
     from recollect.models.embedding import Embedder
     from recollect.service import Service
     from recollect.settings import Settings
+
+_LOOK_AGAIN_S = 0.05
 
 
 class Opening:
@@ -34,7 +37,7 @@ class Opening:
         if settings is not None and any(value is not None for value in self._overrides.values()):
             given = next(name for name, value in self._overrides.items() if value is not None)
             raise InvalidSettings(f"give either settings or {given}: settings hold a {given} of their own")
-        self._service: Service | None = None
+        self._exchange: Exchange | None = None
         self._opening: asyncio.Lock | None = None
         self._closed = False
 
@@ -48,11 +51,11 @@ class Opening:
         """Finish what is under way and let go of the ledger."""
         self._closed = True
         async with self._lock():
-            service, self._service = self._service, None
+            exchange, self._exchange = self._exchange, None
             # A lock belongs to the loop it was waited for in, and the next opening may be in another.
             self._opening = None
-        if service is not None:
-            await service.close()
+        if exchange is not None:
+            await exchange.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -71,6 +74,11 @@ class Opening:
             self._settings = load(self._overrides).settings
         return self._settings
 
+    @property
+    def _service(self) -> Service | None:
+        """The service, if it is open."""
+        return self._exchange.service if self._exchange else None
+
     def _lock(self) -> asyncio.Lock:
         self._opening = self._opening or asyncio.Lock()
         return self._opening
@@ -81,12 +89,34 @@ class Opening:
 
     async def _open(self) -> Service:
         self._check_open()
-        if self._service is not None:
-            return self._service
-        from recollect.wiring import open_service
+        if self._exchange is not None:
+            return await self._exchange.current()
+        from recollect.exchange import Exchange
 
         async with self._lock():
             self._check_open()
-            if self._service is None:
-                self._service = await open_service(self.settings, embedder=self._embedder)
-        return self._service
+            if self._exchange is None:
+                self._exchange = Exchange(await self._reopen(), self._reopen)
+        return self._exchange.service
+
+    async def _reopen(self) -> Service:
+        from recollect.wiring import open_service
+
+        return await open_service(self.settings, embedder=self._embedder)
+
+    async def _watch(self) -> None:
+        """Have the service exchanged by itself when the ledger goes over to another model, with no call coming in."""
+        await self._open()
+        if self._exchange is not None:
+            self._exchange.watch()
+
+    async def _exchanged(self) -> Service:
+        """The service, exchanged if it is of a model that the ledger no longer searches."""
+        service = await self._open()
+        change = service.care.model_change
+        while self._exchange is not None and change is not None and await change.has_moved():
+            await self._exchange.look()
+            if self._exchange.service is not service:
+                return self._exchange.service
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        return service

@@ -30,6 +30,7 @@ from recollect.read.again import Again
 from recollect.remember import Learning
 from recollect.upkeep import chores, review
 from recollect.upkeep.chores import Housekeeping
+from recollect.upkeep.model_change import ModelChange
 from recollect.upkeep.report import Chore, Report
 from recollect.upkeep.review import Reviewed
 from recollect.upkeep.run import Run
@@ -81,11 +82,14 @@ class Care:
         self.threads = Threads(means.ledger)
         self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
         self.timekeeper = Timekeeper(means.ledger, self._house)
+        self.model_change: ModelChange | None = None
 
     def start(self) -> None:
         """Begin to do jobs and to keep the time, until this is closed."""
         self.worker.start()
         self.timekeeper.start()
+        if self.model_change is not None:
+            self.model_change.start()
 
     async def keep_within_quotas(self, scope: Scope) -> None:
         """Have what is too much forgotten soon after it was added, where there are quotas."""
@@ -369,6 +373,8 @@ class Care:
     async def close(self) -> None:
         """Let what is under way end, and take no more."""
         await self.timekeeper.stop()
+        if self.model_change is not None:
+            await self.model_change.stop()
         if self.worker.is_running:
             await self._stop_working()
         if self.mirror is not None:

@@ -15,6 +15,7 @@ from recollect import recall, remember
 from recollect.care import Care
 from recollect.errors import NotFound, RecollectError
 from recollect.keyring import Keyring
+from recollect.ledger.model_states import ModelState
 from recollect.ledger.protocol import Revision
 from recollect.ledger.responses import Responses
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
@@ -344,17 +345,15 @@ class Service:
         """Add what is not there yet, without its secrets."""
         return await self.moving.import_records(records, by=by)
 
-    async def reembed(self, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Bring all vectors to the current model; gives how many were made."""
-        return await reembed.reembed(ledger=self._ledger, embedder=self._embedder, progress=progress)
+    async def reembed(self, progress: Callable[[int], None], *, back: bool = False, drop: bool = False) -> int:
+        """Bring the ledger to the model that the settings name; gives how many vectors were made."""
+        if (change := self.care.model_change) is not None:
+            return await change.bring_in(progress, back=back, drop=drop)
+        return await reembed.embed_missing(ledger=self._ledger, embedder=self._embedder, progress=progress)
 
-    async def models(self) -> dict[EmbeddingModel, int]:
-        """Which models there are vectors of, and how many."""
-        return await self._ledger.models()
-
-    async def unembedded(self) -> bool:
-        """Whether any memory lacks a vector of the current model."""
-        return bool(await self._ledger.unembedded(self.model, limit=1))
+    async def model_states(self) -> list[ModelState]:
+        """Which model is searched, which were before, and how far another one is."""
+        return await self._ledger.model_states()
 
     async def ping(self) -> None:
         """Raise what is wrong if the ledger does not answer."""

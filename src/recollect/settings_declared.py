@@ -52,6 +52,13 @@ class MemorySettings(BaseModel):
         int, Field(ge=0, le=16_384, description="Ask the endpoint for vectors of this size; 0 for its own.")
     ] = 0
     embedder_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for vectors.")] = 30.0
+    embedder_before_url: Annotated[
+        str, Field(description="While the embedder is changed: base URL of the one before; empty for the one it had.")
+    ] = ""
+    embedder_before_api_key: Annotated[
+        SecretStr,
+        Field(description="Its key; if empty, that of `embedder`, where the URL is the same."),
+    ] = SecretStr("")
     embedding_cache_mb: Annotated[
         int, Field(ge=0, le=65_536, description="Memory for vectors of texts seen lately; 0 for none.")
     ] = 32

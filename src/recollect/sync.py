@@ -223,6 +223,7 @@ class Memory:
     import_ = _blocking(AsyncMemory.import_)
     backup = _blocking(AsyncMemory.backup)
     import_from = _blocking(AsyncMemory.import_from)
+    embedding_models = _blocking(AsyncMemory.embedding_models)
     reembed = _blocking(AsyncMemory.reembed)
     stats = _blocking(AsyncMemory.stats)
     end_session = _blocking(AsyncMemory.end_session)

@@ -13,6 +13,7 @@ from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.ledger.protocol import Ledger
 from recollect.model.usage import Allowance
+from recollect.model_choice import Opens, choose
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.models.rerank import Reranker
@@ -46,7 +47,6 @@ SPILL_FOLDER = "spill"
 _HUBS = ("model2vec", "sentence-transformers", "fastembed")
 _RERANKER_HUBS = ("sentence-transformers", "fastembed")
 _MEGABYTE = 1 << 20
-# Two ledgers that are first asked in one microsecond differ by chance.
 
 
 async def open_service(settings: Settings, *, embedder: Embedder | None = None) -> Service:
@@ -60,11 +60,11 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
     if settings.traces:
         start_traces(settings.traces_url)
     async with AsyncExitStack() as opened:
-        embedder = await open_embedder(settings) if embedder is None else _borrowed(embedder, settings)
-        opened.push_async_callback(embedder.close)
-        ledger = await open_ledger(settings, embedder.model)
-        opened.push_async_callback(ledger.close)
-        await _warn_of_other_models(ledger, embedder.model)
+        given = None if embedder is None else _borrowed(embedder, settings)
+        chosen = await choose(settings, given, Opens(open_embedder, open_ledger))
+        ledger, embedder = chosen.ledger, chosen.embedder
+        for part in (embedder.close, ledger.close, chosen.change.stop):
+            opened.push_async_callback(part)
         index = ExactIndex(ledger, embedder.model, budget_bytes=settings.index_memory_mb * _MEGABYTE)
         habits = _habits(settings)
         reranker = open_reranker(settings)
@@ -88,6 +88,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
         )
         if settings.mirror:
             service.care.mirror = open_mirror(settings, service, ledger)
+        service.care.model_change = chosen.change
         opened.pop_all()
     return service
 
@@ -219,17 +220,6 @@ def _house(settings: Settings) -> Housekeeping:
         forget_days=settings.forget_days,
         timeout_s=settings.llm_timeout_s,
     )
-
-
-async def _warn_of_other_models(ledger: Ledger, model: EmbeddingModel) -> None:
-    known = await ledger.known_models()
-    if known and model not in known:
-        _log.warning(
-            "the vectors here are of %s, and the embedder is now %s: until `recollect reembed` has run, "
-            "memories are found by their words alone",
-            ", ".join(map(str, known)),
-            model,
-        )
 
 
 async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:

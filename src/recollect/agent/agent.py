@@ -62,7 +62,7 @@ class Agent:
     ) -> None:
         if not isinstance(memory, (AsyncMemory, Service, NoneType)):
             raise InvalidInput(f"an agent takes an AsyncMemory, not a {type(memory).__name__}")
-        self._memory = memory
+        self.memory = memory
         self._settings = memory.settings if isinstance(memory, AsyncMemory) else None
         self._model = model
         self._own: ConversingChat | None = None
@@ -229,12 +229,12 @@ class Agent:
         return memory_tools(service, scope, limits=limits, withheld=self.habits.withheld)
 
     async def _service(self) -> Service:
-        if self._memory is None:
+        if self.memory is None:
             raise InvalidInput("this agent has no memory; give it one, or leave enable_memory out")
-        if isinstance(self._memory, Service):
-            return self._memory
-        service = await self._memory._open()
-        if self._memory.settings.worker:
+        if isinstance(self.memory, Service):
+            return self.memory
+        service = await self.memory._open()
+        if self.memory.settings.worker:
             service.care.start()
         return service
 

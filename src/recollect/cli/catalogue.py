@@ -49,7 +49,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "worker": Listed("worker:worker", "Do the work behind the answers, as a process of its own."),
         "users": Listed("users:users", "Name everyone who has memories."),
         "keys": Listed("keys:keys", "Make, list and revoke the keys of the server."),
-        "reembed": Listed("reembed:reembed", "Make vectors of the current model where they are missing."),
+        "reembed": Listed("reembed:reembed", "Change to the embedding model that the settings name, now."),
         "doctor": Listed("doctor:doctor", "Check that everything works, and say how to mend what does not."),
         "config": Listed("config:config", "Show the settings in force and where they come from."),
         "serve": Listed("serve:serve", "Run the server."),

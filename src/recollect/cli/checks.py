@@ -16,6 +16,7 @@ from recollect import __version__
 from recollect.cli.exit_codes import ExitCode, exit_code_of
 from recollect.cli.records import counted
 from recollect.errors import RecollectError, StoreCorrupt
+from recollect.ledger.model_states import current_of, state_of
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
@@ -179,18 +180,25 @@ async def _some_memory(ledger: Ledger, user: str | None) -> MemoryRecord | None:
 
 
 async def check_vectors(examination: Examination, ledger: Ledger, embedder: Embedder) -> None:
-    """Whether every memory has a vector of the current model, and no other model's are left."""
-    mend = "recollect reembed brings all vectors to the current model"
-    models = await ledger.models()
-    others = {model: count for model, count in models.items() if model != embedder.model}
-    for model, count in others.items():
-        told = f"{count:,} are of {model}, which is not the current model; they are not searched"
+    """Whether the model that the settings name is searched, and every memory has a vector of it."""
+    mend = "recollect reembed makes them; a server or a worker does it behind"
+    models, states = await ledger.models(), await ledger.model_states()
+    searched, named = current_of(states), state_of(states, embedder.model)
+    if searched is not None and searched.model != embedder.model:
+        if named is not None and named.retired_at is not None:
+            mend = "name it in the settings, or recollect reembed --back goes back"
+        told = f"memories are searched by {searched.model}, and the settings name {embedder.model}"
         examination.note("vectors", told, state=State.WARN, mend=mend)
+        return
     if await ledger.unembedded(embedder.model, limit=1):
         told = f"some memories have none of {embedder.model}; they are found by their words only"
         examination.note("vectors", told, state=State.WARN, mend=mend)
-    elif not others:
-        examination.note("vectors", f"{models.get(embedder.model, 0):,}, all of the current model")
+        return
+    others = [
+        f"{count:,} of {model}, which was replaced" for model, count in models.items() if model != embedder.model
+    ]
+    told = f"{models.get(embedder.model, 0):,}, all of the current model"
+    examination.note("vectors", "; ".join((told, *others)))
 
 
 def size(number: float) -> str:

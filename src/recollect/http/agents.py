@@ -38,6 +38,8 @@ class Agents:
             if self._agent is None:
                 self._agent = Agent(service, self._chat, toolbox, habits=habits_of(self._settings))
             self._agent.toolbox = toolbox
+            # Another embedding model comes with another service.
+            self._agent.memory = service
             return self._agent
 
     async def close(self) -> None:

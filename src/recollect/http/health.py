@@ -14,6 +14,7 @@ from recollect.errors import RecollectError
 from recollect.http.doors.own.answers import failing
 from recollect.http.late_service import service_of
 from recollect.http.standing import Standing
+from recollect.ledger.model_states import ModelState
 from recollect.models.embedding import EmbeddingModel
 from recollect.settings import Settings
 
@@ -44,6 +45,15 @@ class ProxyHealth(Health):
     default_top_k: str = Field(examples=["5"])
 
 
+class ModelChange(BaseModel):
+    """How far the change to another embedding model is; memories are searched by the one before until it is done."""
+
+    embedding_model: str = Field(examples=["text-embedding-3-small"])
+    dimensions: int = Field(examples=[1536])
+    done: int = Field(examples=[12_000], description="Memories that have a vector of it.")
+    total: int = Field(examples=[50_000], description="Memories that there are.")
+
+
 class Ready(BaseModel):
     """Whether requests can be served, and if not, what is missing."""
 
@@ -51,6 +61,9 @@ class Ready(BaseModel):
     checks: dict[str, str] = Field(examples=[{"ledger": "ok", "jobs": "ok"}])
     since: dict[str, datetime] = Field(
         {}, description="Since when it is known of each part that it is not well.", examples=[{}]
+    )
+    model_change: ModelChange | None = Field(
+        None, description="Set while the embedding model is changed; that is no trouble.", examples=[None]
     )
 
 
@@ -92,7 +105,11 @@ async def health(request: Request) -> ProxyHealth | Health:
     )
 
 
-@router.get("/ready", responses={503: {"model": Ready, "description": "Something that is needed does not answer."}})
+@router.get(
+    "/ready",
+    responses={503: {"model": Ready, "description": "Something that is needed does not answer."}},
+    response_model_exclude_none=True,
+)
 async def ready(request: Request, response: Response) -> Ready:
     """Whether the ledger answers, with 503 if it does not; whether what is said is being learned from; since when."""
     standing: Standing = request.app.state.standing
@@ -106,6 +123,16 @@ async def ready(request: Request, response: Response) -> Ready:
         status="degraded" if troubles else "ready",
         checks=dict.fromkeys(parts, "ok") | {part: trouble.told for part, trouble in troubles.items()},
         since={part: trouble.since for part, trouble in troubles.items()},
+        model_change=_told(standing.coming),
+    )
+
+
+def _told(coming: ModelState | None) -> ModelChange | None:
+    if coming is None:
+        return None
+    model = coming.model
+    return ModelChange(
+        embedding_model=model.name, dimensions=model.dimensions, done=coming.embedded, total=coming.to_embed
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fastapi import Request
 
 from recollect.errors import DiskFull, ModelUnavailable, StoreUnavailable, Unavailable
+from recollect.exchange import Exchange
 from recollect.service import Service
 from recollect.settings import Settings
 from recollect.wiring import open_service
@@ -31,16 +32,16 @@ class LateService:
 
     def __init__(self, settings: Settings, *, on_open: Callable[[Service], None]) -> None:
         self._settings, self._on_open = settings, on_open
-        self._service: Service | None = None
+        self._exchange: Exchange | None = None
         self._why: Unavailable = StoreUnavailable("the ledger is being opened; try again")
         self._opening: asyncio.Task[None] | None = None
 
     def get(self) -> Service:
         """The service, or the Unavailable that keeps it from being opened."""
-        if self._service is None:
+        if self._exchange is None:
             # A new one each time, or it would gather the traces of all who saw it.
             raise type(self._why)(str(self._why))
-        return self._service
+        return self._exchange.service
 
     async def start(self) -> None:
         """Open it, or raise what no waiting helps with; if the store is away, go on trying behind."""
@@ -58,9 +59,9 @@ class LateService:
 
     async def _open(self, first: asyncio.Future[None]) -> None:
         wait_s = _FIRST_S
-        while self._service is None:
+        while self._exchange is None:
             try:
-                self._service = await open_service(self._settings)
+                self._exchange = Exchange(await self._reopen(), self._reopen, on_open=self._on_open)
             except Unavailable as error:
                 if not self._can_wait(error):
                     self._give_up(error, first)
@@ -73,11 +74,15 @@ class LateService:
                 return
             if not first.done():
                 first.set_result(None)
-            if self._service is None:
+            if self._exchange is None:
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, _MOST_S)
-        self._on_open(self._service)
+        self._on_open(self._exchange.service)
+        self._exchange.watch()
         _log.info("the ledger is open")
+
+    async def _reopen(self) -> Service:
+        return await open_service(self._settings)
 
     def _give_up(self, error: Exception, first: asyncio.Future[None]) -> None:
         if not first.done():
@@ -94,8 +99,8 @@ class LateService:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
-        if self._service is not None:
-            await self._service.close()
+        if self._exchange is not None:
+            await self._exchange.close()
 
 
 def service_of(request: Request) -> Service:

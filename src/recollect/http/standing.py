@@ -14,6 +14,7 @@ from datetime import datetime
 
 from recollect.errors import RecollectError
 from recollect.http.proxy.safekeeping import Safekeeping
+from recollect.ledger.model_states import ModelState
 from recollect.model.times import now
 from recollect.observe.metrics import DEGRADED, JOB_FAILURES, JOBS, JOBS_OLDEST_SECONDS
 from recollect.service import Service
@@ -39,6 +40,8 @@ class Standing:
         self._service = service
         self._keeper = keeper
         self._troubles: dict[str, Trouble] = {}
+        # While the embedding model is changed: the one that comes, and how far it is.
+        self.coming: ModelState | None = None
 
     @property
     def troubles(self) -> Mapping[str, Trouble]:
@@ -71,6 +74,7 @@ class Standing:
             self.note("redis", service.cache_trouble)
             async with asyncio.timeout(_LOOK_S):
                 stats = await service.care.job_stats()
+                self.coming = next((state for state in await service.model_states() if state.is_coming), None)
         except RecollectError as error:
             self.note("ledger", str(error))
         except TimeoutError:

@@ -303,9 +303,6 @@ class MemoryLedger(MemoryTurns):
                 row.vectors[model] = kept[row.number]
                 row.revision = holder.revision
 
-    async def known_models(self) -> list[EmbeddingModel]:
-        return list(await self.models())
-
     async def models(self) -> dict[EmbeddingModel, int]:
         return dict(Counter(model for row in self._rows() for model in row.vectors))
 

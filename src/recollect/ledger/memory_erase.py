@@ -22,6 +22,7 @@ from recollect.ledger.cascade import (
 from recollect.ledger.memory_chores import MemoryChores
 from recollect.ledger.memory_feeds import MemoryFeeds
 from recollect.ledger.memory_keys import MemoryKeys
+from recollect.ledger.memory_models import MemoryModels
 from recollect.ledger.memory_responses import MemoryResponses, drop_inside, drop_mentioned
 from recollect.ledger.memory_rows import User
 from recollect.ledger.plan import Revert
@@ -34,7 +35,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds):
+class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, MemoryModels):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     on_change: Callable[[str], None]
@@ -43,6 +44,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds):
         super().__init__()
         MemoryKeys.__init__(self)
         MemoryFeeds.__init__(self)
+        MemoryModels.__init__(self)
         self._erasures: dict[str, Erasure] = {}
         # Where the epoch goes on for a user of whom all was erased, by digest.
         self._epochs: dict[str, int] = {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from recollect.ledger.feeds import Feeds, IndexRow, Revision
 from recollect.ledger.jobs import Jobs
 from recollect.ledger.keys import Keys
+from recollect.ledger.model_states import ModelStates
 from recollect.ledger.responses import Responses
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
@@ -79,7 +80,7 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Responses, Keys, Feeds, Protocol):
+class Ledger(Jobs, Responses, Keys, Feeds, ModelStates, Protocol):
     """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk.
 
     `on_change` is called with the user once something of theirs has changed.
@@ -234,16 +235,12 @@ class Ledger(Jobs, Responses, Keys, Feeds, Protocol):
         """Keep vectors for rows of one user; with `versions`, only for memories that are still at those."""
         ...
 
-    async def known_models(self) -> list[EmbeddingModel]:
-        """Which models there are or were vectors of; cheap, asked when a ledger is opened."""
-        ...
-
     async def models(self) -> dict[EmbeddingModel, int]:
         """Which models there are vectors of, and how many."""
         ...
 
     async def drop_model(self, model: EmbeddingModel) -> None:
-        """Remove all vectors of a model."""
+        """Remove all vectors of a model, those of a few users at a time."""
         ...
 
     # Erasing ---------------------------------------------------------------------------------------

@@ -34,6 +34,10 @@ LLM_TOKENS = counter(
     "recollect_llm_tokens_total", "Tokens of the LLM, in and out, by step and model.", "step", "model", "direction"
 )
 
+MODEL_CHANGE = gauge(
+    "recollect_model_change_memories", "While the embedding model is changed: memories done, and in total.", "count"
+)
+
 # How it is
 DEGRADED = gauge("recollect_degraded", "1 while a part does not do what it should, by part.", "part")
 BREAKER_OPEN = gauge("recollect_breaker_open", "1 while a part is not asked since it failed too often.", "part")

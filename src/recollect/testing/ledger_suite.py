@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
             "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
             "effects", "usage", "erase", "erase_again", "responses", "response_erase", "keys", "feeds",
+            "models",
         )
     )
 )  # fmt: skip
@@ -43,6 +44,7 @@ from recollect.testing.suite_job_lists import JobListSuite
 from recollect.testing.suite_jobs import JobSuite
 from recollect.testing.suite_keyed import KeyedSuite
 from recollect.testing.suite_keys import KeySuite
+from recollect.testing.suite_models import ModelSuite
 from recollect.testing.suite_records import RecordSuite
 from recollect.testing.suite_response_erase import ResponseEraseSuite
 from recollect.testing.suite_responses import ResponseSuite
@@ -89,6 +91,7 @@ class LedgerSuite(
     ResponseEraseSuite,
     KeySuite,
     FeedSuite,
+    ModelSuite,
 ):
     """Everything a ledger promises."""
 

@@ -1,23 +1,26 @@
-"""Give every memory a vector of the current model: after a change of model, or while the embedder was away."""
+"""Give every memory a vector of a model: for a change of model, or after the embedder was away."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from itertools import groupby
+from time import perf_counter
+from typing import TYPE_CHECKING
 
-from recollect.ledger.protocol import Ledger
+from recollect.errors import RecollectError
+from recollect.ledger.protocol import Ledger, Unembedded
+from recollect.model.ids import new_id
+from recollect.model.times import now
 from recollect.models.embedding import Embedder
 
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+_log = logging.getLogger("recollect")
 BATCH = 256
-
-
-async def reembed(*, ledger: Ledger, embedder: Embedder, progress: Callable[[int], None] = lambda done: None) -> int:
-    """Embed what lacks a vector, then remove the vectors of other models; can be broken off and run again."""
-    done = await embed_missing(ledger=ledger, embedder=embedder, progress=progress)
-    for model in await ledger.models():
-        if model != embedder.model:
-            await ledger.drop_model(model)
-    return done
 
 
 async def embed_missing(
@@ -26,23 +29,73 @@ async def embed_missing(
     embedder: Embedder,
     user: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
+    batch_size: int = BATCH,
+    rest: float = 0.0,
 ) -> int:
-    """Embed what lacks a vector, of one user or of all; gives how many memories that were."""
-    done = after = 0
+    """Embed what lacks a vector, of one user or of all; gives how many memories that were.
+
+    It can be broken off and begun again. After each batch it rests for so many times as long as that took. A text
+    that the embedder refuses by itself is left without a vector, and found by its words.
+    """
+    done = after = fresh = 0
+    refused: set[int] = set()
     while True:
-        batch = await ledger.unembedded(embedder.model, limit=BATCH, after=after, user=user)
-        if not batch and not after:
-            return done
-        vectors = await embedder.embed([each.content for each in batch], role="passage")
-        pairs = sorted(zip(batch, vectors, strict=True), key=lambda pair: pair[0].user)
-        for owner, group in groupby(pairs, key=lambda pair: pair[0].user):
-            own = list(group)
-            await ledger.embed(
-                embedder.model,
-                {each.row: vector for each, vector in own},
-                user=owner,
-                versions={each.row: each.version for each, _ in own},
-            )
-        # At the end it looks once more from the start: a row may have been committed behind our back.
-        after, done = batch[-1].row if batch else 0, done + len(batch)
+        batch = await ledger.unembedded(embedder.model, limit=batch_size, after=after, user=user)
+        if not batch:
+            # At the end it looks once more from the start: a row may have been committed behind our back.
+            if not fresh:
+                return done
+            after = fresh = 0
+            continue
+        after = batch[-1].row
+        wanted = [each for each in batch if each.row not in refused]
+        if not wanted:
+            continue
+        begun = perf_counter()
+        vectors = await _vectors(wanted, embedder)
+        refused |= {each.row for each in wanted} - vectors.keys()
+        await _keep(ledger, embedder, [each for each in wanted if each.row in vectors], vectors)
+        fresh, done = fresh + len(vectors), done + len(vectors)
         progress(done)
+        if rest:
+            await asyncio.sleep((perf_counter() - begun) * rest)
+
+
+async def drop_replaced(ledger: Ledger, *, before: datetime | None = None) -> None:
+    """Remove the vectors of models that another took the place of, before a time or at all; once for each."""
+    moments = await ledger.moments()
+    for state in await ledger.model_states():
+        if state.retired_at is None or (before is not None and state.retired_at > before):
+            continue
+        noted = f"vectors dropped: {state.model}"
+        if noted in moments and moments[noted] >= state.retired_at:
+            continue
+        await ledger.drop_model(state.model)
+        await ledger.note_moments({noted: now()})
+        _log.info("the vectors of %s are dropped: another model took its place", state.model)
+
+
+async def _keep(ledger: Ledger, embedder: Embedder, batch: Sequence[Unembedded], vectors: dict[int, Vector]) -> None:
+    for owner, group in groupby(sorted(batch, key=lambda each: each.user), key=lambda each: each.user):
+        own = list(group)
+        await ledger.embed(
+            embedder.model,
+            {each.row: vectors[each.row] for each in own},
+            user=owner,
+            versions={each.row: each.version for each in own},
+        )
+
+
+async def _vectors(batch: Sequence[Unembedded], embedder: Embedder) -> dict[int, Vector]:
+    """A vector for each row, but for texts that the embedder refuses while it answers to others."""
+    try:
+        rows = await embedder.embed([each.content for each in batch], role="passage")
+        return {each.row: vector for each, vector in zip(batch, rows, strict=True)}
+    except RecollectError as error:
+        # Not a text that a cache could answer. If this fails too, the embedder is away, and that is the error.
+        await embedder.embed([f"Does it answer? {new_id()}"], role="passage")
+        if len(batch) == 1:
+            _log.warning("memory row %d stays without a vector of %s: %s", batch[0].row, embedder.model, error)
+            return {}
+    half = len(batch) // 2
+    return await _vectors(batch[:half], embedder) | await _vectors(batch[half:], embedder)

@@ -15,12 +15,15 @@ from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.clock import doubted
+from recollect.upkeep.reembed import drop_replaced
 from recollect.upkeep.schedule import Due, due, ended
 
 _log = logging.getLogger("recollect")
 _EVERY_S = 60.0
 _KEPT_JOBS = timedelta(days=7)
 _KEPT_REPLIES = timedelta(days=7)
+# So long one can go back to the embedding model before without paying for its vectors again.
+_KEPT_VECTORS = timedelta(days=1)
 # A page is read at once, a batch written in one transaction, so that nobody else waits for long; what more than the
 # pages of one look there is, the next one goes on with.
 _PAGE = 200
@@ -118,6 +121,7 @@ class Timekeeper:
         await self._ledger.prune_replies(moment - _KEPT_REPLIES)
         await self._ledger.prune_responses(moment)
         await self._ledger.purge(moment - timedelta(days=self._house.forget_days))
+        await drop_replaced(self._ledger, before=moment - _KEPT_VECTORS)
 
     async def _is_time(self, name: str, moment: datetime, every: timedelta) -> bool:
         """Whether something was not done for so long; notes that it is done now."""

@@ -43,6 +43,8 @@ async def _for_ever(given: Given) -> int:
             say("Working as ", bold(work.name), dim("  Ctrl-C stops it"))
             sys.stdout.flush()
         await told.stop.wait()
+        # Another embedding model came with another worker.
+        before, work = work, await memory.start_worker()
         patient, hurried = asyncio.create_task(work.stop()), asyncio.create_task(told.hurry.wait())
         await asyncio.wait((patient, hurried), return_when=asyncio.FIRST_COMPLETED)
         if not patient.done():
@@ -51,7 +53,7 @@ async def _for_ever(given: Given) -> int:
             await patient
             raise KeyboardInterrupt
         hurried.cancel()
-        return work.done
+        return work.done + (before.done if before is not work else 0)
 
 
 class _Told:

@@ -23,6 +23,7 @@ from recollect.ledger.sql.kept import SqlResponses
 from recollect.ledger.sql.keys import SqlKeys
 from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
+from recollect.ledger.sql.model_states import SqlModelStates
 from recollect.ledger.sql.postings import PostingCache
 from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, whose
 from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobs
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
 _QUICK_ROWS = 20_000
 # Between two searches a user says a few things: as many are taken up in less time than another thread takes to begin.
 _QUICK_CHANGES = 32
+_USERS_AT_ONCE = 50
 
 
-class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds):
+class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds, SqlModelStates):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
@@ -220,14 +222,19 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds):
     ) -> None:
         await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions), of=user)
 
-    async def known_models(self) -> list[EmbeddingModel]:
-        return await self._engine.read(vector_sql.known_models, of=NOBODY, quick=True)
-
     async def models(self) -> dict[EmbeddingModel, int]:
         return await self._engine.read(vector_sql.models, of=EVERYONE)
 
     async def drop_model(self, model: EmbeddingModel) -> None:
-        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), of=EVERYONE)
+        users = await self.users()
+        # A few users at a time, so that nobody who writes waits for long.
+        for start in range(0, len(users), _USERS_AT_ONCE):
+            some = users[start : start + _USERS_AT_ONCE]
+            await self._engine.write(
+                lambda tx, some=some: vector_sql.drop_of_users(tx, model, some),  # type: ignore[misc]
+                of=EVERYONE,
+            )
+        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), of=NOBODY)
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
         counts = await self._engine.read(lambda tx: upkeep.stats(tx, user), of=whose(user))

@@ -27,18 +27,24 @@ async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:
     return row[0] if row else None
 
 
-async def put_vectors(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector]) -> None:
-    """Keep vectors for rows of the user, in place of any there were."""
-    if not vectors:
-        return
-    number = await model_number(tx, model)
-    if number is None:
+async def numbered(tx: Tx, model: EmbeddingModel) -> int:
+    """The number of the model, which gets one if it has none."""
+    if (number := await model_number(tx, model)) is None:
         await tx.run(
             "INSERT INTO models (name, dimensions, created_at) VALUES (:name, :dimensions, :at) "
             "ON CONFLICT (name, dimensions) DO NOTHING",
             {"name": model.name, "dimensions": model.dimensions, "at": to_micros(now())},
         )
         number = await model_number(tx, model)
+    assert number is not None
+    return number
+
+
+async def put_vectors(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector]) -> None:
+    """Keep vectors for rows of the user, in place of any there were."""
+    if not vectors:
+        return
+    number = await numbered(tx, model)
     await tx.many(
         "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
         "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
@@ -132,24 +138,27 @@ async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int, user
     return [Unembedded(*row) for row in rows]
 
 
-async def known_models(tx: Tx) -> list[EmbeddingModel]:
-    """Which models vectors were ever kept of."""
-    rows = await tx.rows("SELECT name, dimensions FROM models ORDER BY number", {})
-    return [EmbeddingModel(*row) for row in rows]
-
-
 async def models(tx: Tx) -> dict[EmbeddingModel, int]:
     """Which models there are vectors of, and how many."""
     rows = await tx.rows(
-        "SELECT m.name, m.dimensions, count(v.row) FROM models m LEFT JOIN vectors v ON v.model = m.number "
+        "SELECT m.name, m.dimensions, count(*) FROM models m JOIN vectors v ON v.model = m.number "
         "GROUP BY m.number, m.name, m.dimensions ORDER BY m.number",
         {},
     )
     return {EmbeddingModel(name, dimensions): count for name, dimensions, count in rows}
 
 
+async def drop_of_users(tx: Tx, model: EmbeddingModel, users: Sequence[str]) -> None:
+    """Remove the vectors that some users have of a model."""
+    await tx.run(
+        f"DELETE FROM vectors WHERE {tx.dialect.among('user_id', 'users')} AND model = :model",
+        {"users": list(users), "model": await model_number(tx, model) or 0},
+    )
+
+
 async def drop_model(tx: Tx, model: EmbeddingModel) -> None:
-    """Remove a model and all its vectors."""
-    number = await model_number(tx, model)
-    await tx.run("DELETE FROM vectors WHERE model = :model", {"model": number or 0})
-    await tx.run("DELETE FROM models WHERE number = :model", {"model": number or 0})
+    """Remove a model that has no vectors any more, unless it is known for having been searched."""
+    await tx.run(
+        "DELETE FROM models WHERE number = :model AND NOT EXISTS (SELECT 1 FROM model_states WHERE model = number)",
+        {"model": await model_number(tx, model) or 0},
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
@@ -77,7 +77,8 @@ async def follow_changes(
     if begun_at is None:
         newest = await service.history(Scope(user), limit=1)
         begun_at = newest[0].id if newest else 0
-    following = _Following(service, user, begun_at, stopping=request.app.state.stopping.is_set)
+    # A stream without an end outlives a service that another takes the place of.
+    following = _Following(request.app.state.late.get, user, begun_at, stopping=request.app.state.stopping.is_set)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(following.events(within_s), media_type=EVENTS, headers=headers)
 
@@ -85,7 +86,7 @@ async def follow_changes(
 class _Following:
     """One client's place in the history of a user."""
 
-    def __init__(self, service: Service, user: str, after: int, *, stopping: Any) -> None:
+    def __init__(self, service: Callable[[], Service], user: str, after: int, *, stopping: Any) -> None:
         self._service = service
         self._user = user
         self._after = after
@@ -100,7 +101,7 @@ class _Following:
         told_at = clock()
         while True:
             try:
-                revision = await self._service.revision(self._user)
+                revision = await self._service().revision(self._user)
                 if epoch is not None and revision.epoch != epoch:
                     yield b"event: erased\ndata: {}\n\n"
                 epoch = revision.epoch
@@ -117,12 +118,12 @@ class _Following:
                 told_at = clock()
             if self._stopping() or (ends_at is not None and clock() >= ends_at):
                 return
-            news = self._service.news
+            news = self._service().news
             wait_s = LOOK_RARELY_S if news.is_shared else LOOK_EVERY_S
             await news.wait(self._user, wait_s if ends_at is None else min(wait_s, max(0, ends_at - clock())))
 
     async def _new(self) -> AsyncIterator[bytes]:
-        while lines := await self._service.history(Scope(self._user), after=self._after, limit=_PAGE):
+        while lines := await self._service().history(Scope(self._user), after=self._after, limit=_PAGE):
             for line in lines:
                 # JSON has no line breaks of its own, so an event's data is one line.
                 data = json.dumps(line.to_dict(), ensure_ascii=False)

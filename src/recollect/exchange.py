@@ -1,0 +1,122 @@
+"""The service in use: when the ledger has gone over to another embedding model, a new one takes its place.
+
+A service and all its parts are of one model, so vectors of two never meet. Who was given the old service goes on with
+it: it takes no more jobs, and is closed a while later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from time import monotonic
+
+from recollect.errors import RecollectError
+from recollect.model.faults import traced_fault
+from recollect.service import Service
+
+_log = logging.getLogger("recollect")
+# How often the ledger is asked which model it searches.
+LOOK_EVERY_S = 1.0
+# Longer than any request takes that was begun on the old service.
+LINGER_S = 300.0
+
+
+class Exchange:
+    """Holds a service, and exchanges it for one that `reopen` gives."""
+
+    def __init__(
+        self,
+        service: Service,
+        reopen: Callable[[], Awaitable[Service]],
+        *,
+        on_open: Callable[[Service], None] = lambda service: None,
+        linger_s: float = LINGER_S,
+    ) -> None:
+        self.service = service
+        self._reopen = reopen
+        self._on_open = on_open
+        self._linger_s = linger_s
+        self._looked_at = monotonic()
+        self._old: list[tuple[float, Service]] = []
+        self._resting: set[asyncio.Task[None]] = set()
+        self._looking = False
+        self._watching: asyncio.Task[None] | None = None
+
+    async def current(self) -> Service:
+        """The service to use now; the ledger is asked at most every second whether it is still the right one."""
+        if monotonic() - self._looked_at >= LOOK_EVERY_S and not self._is_watched:
+            await self.look()
+        return self.service
+
+    @property
+    def _is_watched(self) -> bool:
+        watching = self._watching
+        return watching is not None and not watching.done() and watching.get_loop() is asyncio.get_running_loop()
+
+    def watch(self) -> None:
+        """Look by itself from now on, until this is closed."""
+        if not self._is_watched:
+            self._watching = asyncio.create_task(self._watch())
+
+    async def look(self) -> None:
+        """Exchange the service if the ledger searches another model by now; what is away is asked again later."""
+        if self._looking:
+            # Whoever does it is not waited for: the old service answers as well.
+            return
+        self._looking, self._looked_at = True, monotonic()
+        try:
+            await self._close_old()
+            change = self.service.care.model_change
+            if change is not None and await change.has_moved():
+                await self._exchange()
+        except RecollectError as error:
+            _log.debug("which model is searched could not be looked up: %s", error)
+        finally:
+            self._looking = False
+
+    async def _exchange(self) -> None:
+        fresh, old = await self._reopen(), self.service
+        if old.care.worker.is_running:
+            fresh.care.start()
+        self.service = fresh
+        self._on_open(fresh)
+        self._old.append((monotonic() + self._linger_s, old))
+        # Its jobs are left to the new one; this waits for those under way.
+        resting = asyncio.create_task(old.care.close())
+        self._resting.add(resting)
+        resting.add_done_callback(self._resting.discard)
+        _log.info("memories are searched by %s from now on", fresh.model)
+
+    async def _close_old(self) -> None:
+        due = [old for until, old in self._old if until <= monotonic()]
+        self._old = [(until, old) for until, old in self._old if old not in due]
+        for old in due:
+            await old.close()
+
+    async def _watch(self) -> None:
+        while True:
+            change = self.service.care.model_change
+            try:
+                await asyncio.wait_for(change.moved.wait() if change else asyncio.sleep(LOOK_EVERY_S), LOOK_EVERY_S)
+            except TimeoutError:
+                pass
+            try:
+                await self.look()
+            except Exception as error:
+                _log.error("the service could not be exchanged, and that is tried again. %s", traced_fault(error))
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    async def close(self) -> None:
+        """Close the service, and those before it."""
+        if self._watching is not None and self._is_watched:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+        self._watching = None
+        async with AsyncExitStack() as parts:
+            for _, old in self._old:
+                parts.push_async_callback(old.close)
+            self._old = []
+            parts.push_async_callback(self.service.close)

@@ -17,6 +17,7 @@ class UnrulyEngine:
 
     name = "unruly"
     settles_s = 0.0
+    leaves = "nothing stays"
 
     def __init__(self) -> None:
         self.kept: dict[int, Kept] = {}

@@ -57,6 +57,11 @@ class FedEngine(Engine, Protocol):
         """How long after it was acknowledged a change may still be unseen by a search."""
         ...
 
+    @property
+    def leaves(self) -> str:
+        """What stays of rows it dropped and for how long, as a receipt tells it."""
+        ...
+
     async def put(self, rows: Sequence[Kept]) -> None:
         """Keep rows of any users, in place of what was kept of them."""
         ...

@@ -157,7 +157,8 @@ class EngineIndex:
         except (IndexUnavailable, TimeoutError):
             note = f"{self._engine.name} does not answer: what it has of this goes when it does"
             return Cleared("index", {"rows": rows}, reached=False, note=note)
-        return Cleared("index", {"rows": rows, "rows in the engine": dropped}, note=f"in {self._engine.name}")
+        note = f"in {self._engine.name}; {self.feeder.leaves}"
+        return Cleared("index", {"rows": rows, "rows in the engine": dropped}, note=note)
 
     async def close(self) -> None:
         await self._exact.close()

@@ -170,6 +170,11 @@ class Feeder:
                 await self._engine.drop(strangers[start : start + _BATCH_ROWS])
         return len(strangers)
 
+    @property
+    def leaves(self) -> str:
+        """What stays of rows that were dropped."""
+        return self._engine.leaves
+
     async def _has_lease(self) -> bool:
         return await self._ledger.lease_feeding(self.fed_as, feeder=self._me, lease_s=_LEASE_S)
 

@@ -1,0 +1,249 @@
+"""Milvus as an engine: a Lite file, a server or a cluster, by the same setting.
+
+A collection holds the vectors of one model, whose digest is in the name of their field. The first model has the
+collection of the name that is set; any other that comes while it is there has one with its digest after it, so that
+both can be live.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recollect.errors import MissingExtra
+from recollect.index.calls import Calls, checked_mark
+from recollect.index.engine import Kept
+from recollect.ledger.protocol import Scored
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+_PARTITIONS = 64
+# How many ids go in one call, and over how many of them users are looked for at a time.
+_IDS, _WINDOW = 1_000, 20_000
+# Searches see what was acknowledged so long ago, for they are told to be no further behind than Milvus's 5 seconds.
+_SETTLES_S = 10.0
+_BEHIND, _STRONG = "Bounded", "Strong"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MilvusOptions:
+    """Where it is, and how its index is built and searched."""
+
+    address: str
+    token: str = ""
+    collection: str = "agentic_memory"
+    m: int = 16
+    ef_construction: int = 256
+    ef: int = 64
+    timeout_s: float = 10.0
+
+    @property
+    def is_lite(self) -> bool:
+        """Whether it is a file of our own; a server is named by an address or by host:port."""
+        host, colon, port = self.address.rpartition(":")
+        return "://" not in self.address and not (colon and port.isdigit() and "/" not in host and host)
+
+    @property
+    def uri(self) -> str:
+        """What its client is told."""
+        if self.is_lite:
+            return str(Path(self.address).expanduser())
+        return self.address if "://" in self.address else f"http://{self.address}"
+
+
+class MilvusEngine:
+    """Rows with the marks of their user, who is the partition key, and place. It is opened when it is first used.
+
+    Its blocking client is called from threads: the other one is no faster, and cannot do without an event loop.
+    """
+
+    leaves = "the bytes of what it dropped go from its files when it compacts them"
+
+    def __init__(self, options: MilvusOptions, model: EmbeddingModel) -> None:
+        try:
+            import grpc
+            from pymilvus.exceptions import MilvusException
+        except ImportError:
+            raise MissingExtra("index = milvus", "milvus") from None
+        self._options = options
+        self._model = model
+        self._client: Any = None
+        self._collection = ""
+        # A Lite file keeps no description of a collection, so the field says of which model it is.
+        self._digest = blake2b(str(model).encode(), digest_size=4).hexdigest()
+        self._field = f"vector_{self._digest}"
+        self._opening = threading.Lock()
+        self._calls = Calls(self.name, (MilvusException, grpc.RpcError, OSError, RuntimeError))
+
+    @property
+    def name(self) -> str:
+        """Milvus, with where it is."""
+        options = self._options
+        return "Milvus Lite" if options.is_lite else f"Milvus at {options.uri.rpartition('@')[2]}"
+
+    @property
+    def settles_s(self) -> float:
+        """A file shows changes at once."""
+        return 0.0 if self._options.is_lite else _SETTLES_S
+
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
+        inside = ", ".join(f'"{checked_mark(place)}"' for place in places)
+        asked = f'user == "{checked_mark(user)}" and place in [{inside}]'
+        # No fewer may be looked at than are to be found.
+        params = {"metric_type": "COSINE", "params": {"ef": max(self._options.ef, limit)}}
+
+        def search() -> Scored:
+            client = self._opened()
+            [hits] = client.search(
+                self._collection,
+                data=[vector],
+                anns_field=self._field,
+                filter=asked,
+                limit=limit,
+                search_params=params,
+                consistency_level=_BEHIND,
+                timeout=self._options.timeout_s,
+            )
+            rows = np.fromiter((hit["id"] for hit in hits), np.int64, len(hits))
+            return Scored(rows, np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits)))
+
+        return await self._calls.run(search)
+
+    async def put(self, rows: Sequence[Kept]) -> None:
+        data = [
+            {
+                "id": each.row,
+                "user": checked_mark(each.user),
+                "place": checked_mark(each.place),
+                self._field: np.asarray(each.vector, np.float32),
+            }
+            for each in rows
+        ]
+
+        def put() -> None:
+            client = self._opened()
+            # Not upsert: a server of 2.3 puts what it upserts into the partition of another user, where no search
+            # for its own finds it.
+            self._delete(client, [each.row for each in rows])
+            client.insert(self._collection, data, timeout=self._options.timeout_s)
+
+        await self._calls.run(put)
+
+    async def drop(self, rows: Sequence[int]) -> None:
+        await self._calls.run(lambda: self._delete(self._opened(), rows))
+
+    async def drop_user(self, user: str) -> int:
+        checked_mark(user)
+
+        def drop() -> int:
+            client = self._opened()
+            rows = self._rows(client, user)
+            self._delete(client, rows)
+            return len(rows)
+
+        return await self._calls.run(drop)
+
+    async def rows(self, user: str) -> Sequence[int]:
+        checked_mark(user)
+        return await self._calls.run(lambda: self._rows(self._opened(), user))
+
+    async def users(self) -> Sequence[str]:
+        return await self._calls.run(lambda: sorted(set(self._users(self._opened()))))
+
+    async def clear(self) -> None:
+        def clear() -> None:
+            client = self._opened()
+            client.drop_collection(self._collection, timeout=self._options.timeout_s)
+            self._make(client, self._collection)
+
+        await self._calls.run(clear)
+
+    async def close(self) -> None:
+        self._calls.close()
+        if self._client is not None:
+            with suppress(Exception):
+                self._client.close()
+            self._client = None
+
+    def _rows(self, client: Any, user: str) -> list[int]:
+        found = client.query(
+            self._collection,
+            filter=f'user == "{user}"',
+            output_fields=["id"],
+            consistency_level=_STRONG,
+            timeout=self._options.timeout_s,
+        )
+        return sorted(each["id"] for each in found)
+
+    def _users(self, client: Any) -> Iterator[str]:
+        """Whose each row is; looked up by ranges of rows, for no answer may be too large."""
+        start = 0
+        while True:
+            asked = {"consistency_level": _STRONG, "timeout": self._options.timeout_s}
+            some = client.query(
+                self._collection, filter=f"id >= {start} and id < {start + _WINDOW}", output_fields=["user"], **asked
+            )
+            yield from (each["user"] for each in some)
+            start += _WINDOW
+            beyond = {"filter": f"id >= {start}", "output_fields": ["id"], "limit": 1}
+            if not some and not client.query(self._collection, **beyond, **asked):
+                return
+
+    def _delete(self, client: Any, rows: Sequence[int]) -> None:
+        for start in range(0, len(rows), _IDS):
+            ids = [int(row) for row in rows[start : start + _IDS]]
+            client.delete(self._collection, ids=ids, timeout=self._options.timeout_s)
+
+    def _opened(self) -> Any:
+        with self._opening:
+            if self._client is None:
+                from pymilvus import MilvusClient
+
+                options = self._options
+                if options.is_lite:
+                    Path(options.uri).parent.mkdir(parents=True, exist_ok=True)
+                client = MilvusClient(options.uri, token=options.token, timeout=options.timeout_s)
+                self._collection = self._ours(client)
+                self._client = client
+            return self._client
+
+    def _ours(self, client: Any) -> str:
+        """The collection of our model, made if there is none."""
+        for name in (self._options.collection, f"{self._options.collection}_{self._digest}"):
+            if not client.has_collection(name, timeout=self._options.timeout_s):
+                self._make(client, name)
+                return name
+            told = client.describe_collection(name, timeout=self._options.timeout_s)
+            if any(each["name"] == self._field for each in told["fields"]):
+                client.load_collection(name, timeout=self._options.timeout_s)
+                return name
+        raise RuntimeError(f"the collection {name} is not one of ours")
+
+    def _make(self, client: Any, name: str) -> None:
+        from pymilvus import DataType
+
+        schema = client.create_schema(
+            auto_id=False,
+            description=str(self._model),
+            partition_key_field="user",
+            num_partitions=_PARTITIONS,
+        )
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field("user", DataType.VARCHAR, max_length=32, is_partition_key=True)
+        schema.add_field("place", DataType.VARCHAR, max_length=32)
+        schema.add_field(self._field, DataType.FLOAT_VECTOR, dim=self._model.dimensions)
+        built = {"M": self._options.m, "efConstruction": self._options.ef_construction}
+        index = client.prepare_index_params()
+        index.add_index(self._field, index_type="HNSW", metric_type="COSINE", params=built)
+        client.create_collection(
+            name, schema=schema, index_params=index, consistency_level=_BEHIND, timeout=self._options.timeout_s
+        )

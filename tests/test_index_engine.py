@@ -124,13 +124,15 @@ async def test_an_engine_that_gives_too_little_is_asked_for_more_and_then_done_w
     assert engine.asked == 2
 
 
-async def test_what_the_engine_shows_late_is_found_meanwhile(ledger: Ledger) -> None:
-    await fill(ledger, ANN, 100, seed=1)
+@pytest.mark.parametrize("warm", [True, False])
+async def test_what_the_engine_shows_late_is_found_meanwhile(ledger: Ledger, warm: bool) -> None:
     engine = UnrulyEngine()
+    engine.settles_s = 60.0
     index = index_over(ledger, engine)
+    await fill(ledger, ANN, 100, seed=1)
     await index.feeder.feed()
-    await nearest(index)
-    engine.settles_s = index._settles_s = 60.0
+    if warm:
+        await nearest(index)
     engine.late = []
     await fill(ledger, ANN, 1, seed=50)
     await index.feeder.feed()
@@ -139,6 +141,20 @@ async def test_what_the_engine_shows_late_is_found_meanwhile(ledger: Ledger) -> 
     assert new not in engine.kept
     for _ in range(3):
         assert (await nearest(index, seed=50))[0] == new
+
+
+async def test_what_the_engine_has_is_held_no_longer_than_until_a_search_sees_it(ledger: Ledger) -> None:
+    engine = UnrulyEngine()
+    index = index_over(ledger, engine)
+    await fill(ledger, ANN, 100, seed=1)
+    await nearest(index)
+    recent = index._beside["ann"].recent
+    assert recent is not None
+    assert len(recent.rows) == 100
+    await index.feeder.feed()
+    recent.looked_at = 0.0
+    await nearest(index)
+    assert recent.rows == {}
 
 
 async def test_a_user_with_few_memories_is_searched_exactly_and_the_engine_is_not_asked(ledger: Ledger) -> None:
@@ -289,7 +305,7 @@ async def test_one_revision_larger_than_a_batch_is_fed_whole(ledger: Ledger, mon
     assert await feeder.feed(seen.append) == 35
     assert sorted(engine.kept) == await rows_of(ledger, "ann")
     assert seen == sorted(seen)
-    assert (await ledger.fed("ann", index="unruly")) == await ledger.revision("ann")
+    assert (await ledger.fed("ann", index="unruly")).revision == await ledger.revision("ann")
 
 
 async def test_changes_of_many_users_go_in_one_batch(ledger: Ledger) -> None:

@@ -16,11 +16,11 @@ from recollect.index.engine_view import EngineView, Source
 from recollect.index.exact import ExactIndex
 from recollect.index.feeder import Feeder
 from recollect.index.protocol import View
-from recollect.index.recent import Recent, Sample
+from recollect.index.recent import Recent, Sample, seen_of
 from recollect.index.shard import ROW_BYTES, Shard
 from recollect.index.shards import Shards
 from recollect.index.view import mask_of
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.protocol import Ledger, Revision
 from recollect.model.breaker import Leave
 from recollect.model.erase import Cleared
 from recollect.model.query import EVERYTHING, Filter
@@ -128,10 +128,10 @@ class EngineIndex:
             return beside
         fed_as, recent = self.feeder.fed_as, beside.recent
         if recent is None or recent.upto.epoch != shard.revision.epoch:
-            fed = await self._ledger.fed(user, index=fed_as)
-            if await self._ledger.row_count(user, most=_MOST_RECENT + 1, after=fed.number) > _MOST_RECENT:
+            seen = await seen_of(user, ledger=self._ledger, index=fed_as, settles_s=self._settles_s)
+            if await self._ledger.row_count(user, most=_MOST_RECENT + 1, after=seen) > _MOST_RECENT:
                 return None
-            recent = beside.recent = Recent(fed)
+            recent = beside.recent = Recent(Revision(seen, -1))
         await recent.catch_up(user, shard, ledger=self._ledger, model=self._model)
         await recent.look(user, ledger=self._ledger, index=fed_as, settles_s=self._settles_s)
         if len(recent.rows) > _MOST_RECENT:

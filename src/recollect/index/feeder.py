@@ -189,7 +189,8 @@ class Feeder:
                 await self._engine.drop(gone)
             if len(gone) < len(batch.rows):
                 await self._engine.put([kept for kept in batch.rows.values() if kept is not None])
-        if not await self._ledger.note_fed(self.fed_as, batch.fed, feeder=self._me):
+        settles_s = self._engine.settles_s
+        if not await self._ledger.note_fed(self.fed_as, batch.fed, feeder=self._me, settles_s=settles_s):
             # We stood still for longer than a lease: what we put may have been erased meanwhile.
             for user in batch.fed:
                 await self.drop_strangers(user)

@@ -10,6 +10,7 @@ import numpy as np
 
 from recollect.index.shard import Shard, unpacked
 from recollect.ledger.protocol import Ledger, Revision
+from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ class Recent:
 
     upto: Revision
     rows: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    # How far the engine was said to be at the last look, and from when on a search sees all of that.
-    fed: int = 0
-    sure_at: float = 0.0
     looked_at: float = 0.0
 
     async def catch_up(self, user: str, shard: Shard, *, ledger: Ledger, model: EmbeddingModel) -> None:
@@ -47,17 +45,18 @@ class Recent:
         self.upto = revision
 
     async def look(self, user: str, *, ledger: Ledger, index: str, settles_s: float) -> None:
-        """Let go of what the engine has by now."""
-        if not self.rows:
-            return
+        """Let go of what every search of the engine sees by now."""
         moment = monotonic()
-        if self.fed and moment >= self.sure_at:
-            self.rows = {row: each for row, each in self.rows.items() if each[0] > self.fed}
-            self.fed = 0
-        if not self.fed and moment >= self.looked_at + _LOOK_EVERY_S:
-            self.looked_at = moment
-            self.fed = (await ledger.fed(user, index=index)).number
-            self.sure_at = monotonic() + settles_s
+        if not self.rows or moment < self.looked_at + _LOOK_EVERY_S:
+            return
+        self.looked_at = moment
+        seen = await seen_of(user, ledger=ledger, index=index, settles_s=settles_s)
+        self.rows = {row: each for row, each in self.rows.items() if each[0] > seen}
+
+
+async def seen_of(user: str, *, ledger: Ledger, index: str, settles_s: float) -> int:
+    """The revision of a user of which every search of the engine sees all."""
+    return (await ledger.fed(user, index=index)).seen(settles_s, at=to_micros(now()))
 
 
 @dataclass(frozen=True, slots=True)

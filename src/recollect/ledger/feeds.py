@@ -46,6 +46,36 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Fed:
+    """How far an index was fed with a user's rows, and since when; times are in microseconds.
+
+    What it was told need not be seen by a search at once. `waiting` is a revision it was told at `waiting_at`, and
+    `settled` one that every search sees; where writes never pause, these two go on behind the others.
+    """
+
+    revision: Revision = Revision()
+    noted_at: int = 0
+    waiting: int = 0
+    waiting_at: int = 0
+    settled: int = 0
+
+    def seen(self, settles_s: float, *, at: int) -> int:
+        """The last revision of which a search sees everything, if changes are seen after so long."""
+        before = at - int(settles_s * 1e6)
+        if self.noted_at <= before:
+            return self.revision.number
+        return self.waiting if self.waiting_at <= before else self.settled
+
+    def noted(self, revision: Revision, settles_s: float, *, at: int) -> Fed:
+        """The same once it is fed up to this revision."""
+        if revision.number < self.revision.number:
+            return Fed(revision, at, 0, at, 0)
+        if self.waiting_at > at - int(settles_s * 1e6):
+            return Fed(revision, at, self.waiting, self.waiting_at, self.settled)
+        return Fed(revision, at, revision.number, at, self.seen(settles_s, at=at))
+
+
+@dataclass(frozen=True, slots=True)
 class Behind:
     """A user of whom an index does not have everything: how far the ledger is, and how far the index."""
 
@@ -74,8 +104,8 @@ class Feeds(Protocol):
         """Rows in the order they were last changed, from beyond a revision and a row on."""
         ...
 
-    async def fed(self, user: str, *, index: str) -> Revision:
-        """How far the index was fed with the user's rows; a number of 0 if never."""
+    async def fed(self, user: str, *, index: str) -> Fed:
+        """How far the index was fed with the user's rows; a revision of 0 if never."""
         ...
 
     async def behind(self, index: str, *, limit: int, after: str = "") -> list[Behind]:
@@ -89,8 +119,8 @@ class Feeds(Protocol):
         """
         ...
 
-    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str) -> bool:
-        """Note how far the index is with these users, as far as they still are users.
+    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str, settles_s: float = 0.0) -> bool:
+        """Note how far the index is with these users, as far as they still are users; searches see it after a time.
 
         Nothing is noted, and the answer is no, if another has the lease by now.
         """

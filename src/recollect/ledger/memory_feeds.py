@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from recollect.ledger.feeds import Behind, Changed, Revision
+from recollect.ledger.feeds import Behind, Changed, Fed, Revision
 from recollect.ledger.memory_rows import User, index_row
 from recollect.model.query import checked_limit
-from recollect.model.times import now
+from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
 
@@ -44,13 +44,13 @@ class MemoryFeeds:
             for row in found[: checked_limit(limit)]
         ]
 
-    async def fed(self, user: str, *, index: str) -> Revision:
-        return self._user(user).fed.get(index, Revision())
+    async def fed(self, user: str, *, index: str) -> Fed:
+        return self._user(user).fed.get(index, Fed())
 
     async def behind(self, index: str, *, limit: int, after: str = "") -> list[Behind]:
         self._check_open()
         found = [
-            Behind(name, Revision(user.revision, user.epoch), user.fed.get(index, Revision()))
+            Behind(name, Revision(user.revision, user.epoch), user.fed.get(index, Fed()).revision)
             for name, user in sorted(self._users.items())
             if name > after and user.revision
         ]
@@ -64,13 +64,14 @@ class MemoryFeeds:
         self._feeders[index] = (feeder, now() + timedelta(seconds=lease_s))
         return True
 
-    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str) -> bool:
+    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str, settles_s: float = 0.0) -> bool:
         self._check_open()
         if fed and self._feeders.get(index, ("", None))[0] != feeder:
             return False
         for name, revision in fed.items():
             if name in self._users:
-                self._users[name].fed[index] = revision
+                before = self._users[name].fed.get(index, Fed())
+                self._users[name].fed[index] = before.noted(revision, settles_s, at=to_micros(now()))
         return True
 
     async def drop_fed(self, index: str) -> None:

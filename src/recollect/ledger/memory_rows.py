@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import IdempotencyReuse
+from recollect.ledger.feeds import Fed
 from recollect.ledger.plan import Known
-from recollect.ledger.protocol import IndexRow, Revision
+from recollect.ledger.protocol import IndexRow
 from recollect.model.change import Applied, Entry, Once, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.response import KeptResponse, Plain, Thread
@@ -47,7 +48,7 @@ class User:
     # The items of each thread by their id, with what they hold words of.
     thread_items: dict[str, dict[str, tuple[Plain, tuple[str, ...]]]] = field(default_factory=dict)
     # How far each index with a store of its own was fed.
-    fed: dict[str, Revision] = field(default_factory=dict)
+    fed: dict[str, Fed] = field(default_factory=dict)
 
 
 def known_of(user: User) -> Known:

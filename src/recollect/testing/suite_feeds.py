@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.ledger.feeds import Revision
+from recollect.ledger.feeds import Fed, Revision
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Forget, Update
 from recollect.model.erase import Erase, Target
@@ -69,15 +69,15 @@ class FeedSuite:
         ann = await ledger.revision("ann")
         assert await ledger.lease_feeding(INDEX, feeder="one", lease_s=60)
         assert await ledger.note_fed(INDEX, {"ann": ann}, feeder="one")
-        assert await ledger.fed("ann", index=INDEX) == ann
-        assert await ledger.fed("ann", index=OTHER) == await ledger.fed("bob", index=INDEX) == Revision()
+        assert (await ledger.fed("ann", index=INDEX)).revision == ann
+        assert await ledger.fed("ann", index=OTHER) == await ledger.fed("bob", index=INDEX) == Fed()
         assert [each.user for each in await ledger.behind(INDEX, limit=10)] == ["bob"]
         assert len(await ledger.behind(OTHER, limit=10)) == 2
         await add(ledger, memory("more"))
         [first, _] = await ledger.behind(INDEX, limit=10)
         assert (first.user, first.fed, first.now) == ("ann", ann, await ledger.revision("ann"))
         await ledger.drop_fed(INDEX)
-        assert await ledger.fed("ann", index=INDEX) == Revision()
+        assert await ledger.fed("ann", index=INDEX) == Fed()
 
     async def test_an_erasure_leaves_an_index_behind_even_where_nothing_else_changed(self, ledger: Ledger) -> None:
         one, _ = await add(ledger, memory("one"), memory("two"))
@@ -94,10 +94,10 @@ class FeedSuite:
         await ledger.lease_feeding(INDEX, feeder="one", lease_s=60)
         await ledger.note_fed(INDEX, {"ann": revision}, feeder="one")
         await ledger.erase(ANN, Erase(Target.USER), by=BY)
-        assert await ledger.fed("ann", index=INDEX) == Revision()
+        assert await ledger.fed("ann", index=INDEX) == Fed()
         # One who was feeding meanwhile brings nobody back.
         assert await ledger.note_fed(INDEX, {"ann": revision}, feeder="one")
-        assert await ledger.fed("ann", index=INDEX) == Revision()
+        assert await ledger.fed("ann", index=INDEX) == Fed()
         assert await ledger.users() == []
 
     async def test_one_feeds_at_a_time(self, ledger: Ledger) -> None:
@@ -107,7 +107,7 @@ class FeedSuite:
         assert not await ledger.lease_feeding(INDEX, feeder="two", lease_s=60)
         assert await ledger.lease_feeding(OTHER, feeder="two", lease_s=60)
         assert not await ledger.note_fed(INDEX, {"ann": Revision(1)}, feeder="two")
-        assert await ledger.fed("ann", index=INDEX) == Revision()
+        assert await ledger.fed("ann", index=INDEX) == Fed()
 
     async def test_a_lease_that_ran_out_can_be_had_by_another_who_then_has_the_say(self, ledger: Ledger) -> None:
         await add(ledger, memory())
@@ -118,3 +118,24 @@ class FeedSuite:
         assert await ledger.note_fed(INDEX, {"ann": Revision(1)}, feeder="two")
         assert await ledger.lease_feeding(INDEX, feeder="three", lease_s=60, take=True)
         assert not await ledger.lease_feeding(INDEX, feeder="two", lease_s=60)
+
+    async def test_what_a_search_sees_goes_on_behind_what_was_noted_even_where_writes_never_pause(
+        self, ledger: Ledger
+    ) -> None:
+        await add(ledger, memory())
+        await ledger.lease_feeding(INDEX, feeder="one", lease_s=60)
+        second, fed = 1_000_000, []
+        for number in range(1, 6):
+            await ledger.note_fed(INDEX, {"ann": Revision(number)}, feeder="one", settles_s=10)
+            fed.append(await ledger.fed("ann", index=INDEX))
+        first, last = fed[0], fed[-1]
+        assert last.revision == Revision(5)
+        assert last.seen(10, at=last.noted_at + second) == 0
+        assert last.seen(10, at=first.noted_at + 11 * second) in (1, 5)
+        assert last.seen(10, at=last.noted_at + 11 * second) == 5
+        # As it would be noted much later, with another note just before.
+        busy = last.noted(Revision(6), 10, at=last.noted_at + 11 * second)
+        assert (busy.seen(10, at=busy.noted_at), busy.seen(10, at=busy.noted_at + 11 * second)) == (5, 6)
+        busier = busy.noted(Revision(7), 10, at=busy.noted_at + 9 * second)
+        assert busier.seen(10, at=busy.noted_at + 11 * second) == 6
+        assert busier.noted(Revision(1), 10, at=busier.noted_at).seen(10, at=busier.noted_at + second) == 0

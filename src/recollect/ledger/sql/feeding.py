@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recollect.ledger.feeds import Behind, Changed, IndexRow, Revision
+from recollect.ledger.feeds import Behind, Changed, Fed, IndexRow, Revision
 from recollect.ledger.sql.leases import until
 from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, Tx, one
 from recollect.ledger.sql.vectors import INDEX_COLUMNS, WITH_VECTORS, model_number
@@ -64,14 +64,9 @@ class SqlFeeds:
 
         return await self._engine.read(read, of=user)
 
-    async def fed(self, user: str, *, index: str) -> Revision:
-        async def read(tx: Tx) -> Revision:
-            row = await one(
-                tx,
-                "SELECT revision, epoch FROM fed WHERE user_id = :user AND index_name = :index",
-                {"user": user, "index": index},
-            )
-            return Revision(*row) if row else Revision()
+    async def fed(self, user: str, *, index: str) -> Fed:
+        async def read(tx: Tx) -> Fed:
+            return (await _fed(tx, index, [user])).get(user, Fed())
 
         return await self._engine.read(read, of=user, quick=True)
 
@@ -103,19 +98,20 @@ class SqlFeeds:
 
         return await self._engine.write(lease, of=NOBODY)
 
-    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str) -> bool:
+    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str, settles_s: float = 0.0) -> bool:
         async def note(tx: Tx) -> bool:
             if not await _is_feeder(tx, index, feeder):
                 return False
+            before, at = await _fed(tx, index, list(fed)), to_micros(now())
+            after = {user: before.get(user, Fed()).noted(each, settles_s, at=at) for user, each in fed.items()}
             await tx.many(
-                "INSERT INTO fed (user_id, index_name, revision, epoch) "
-                "SELECT user_id, :index, :revision, :epoch FROM users WHERE user_id = :user "
-                "ON CONFLICT (user_id, index_name) DO UPDATE "
-                "SET revision = excluded.revision, epoch = excluded.epoch",
-                [
-                    {"user": user, "index": index, "revision": each.number, "epoch": each.epoch}
-                    for user, each in fed.items()
-                ],
+                "INSERT INTO fed (user_id, index_name, revision, epoch, noted_at, waiting, waiting_at, settled) "
+                "SELECT user_id, :index, :revision, :epoch, :noted_at, :waiting, :waiting_at, :settled "
+                "FROM users WHERE user_id = :user "
+                "ON CONFLICT (user_id, index_name) DO UPDATE SET revision = excluded.revision, "
+                "epoch = excluded.epoch, noted_at = excluded.noted_at, waiting = excluded.waiting, "
+                "waiting_at = excluded.waiting_at, settled = excluded.settled",
+                [_params(index, user, each) for user, each in after.items()],
             )
             return True
 
@@ -126,6 +122,28 @@ class SqlFeeds:
             await tx.run("DELETE FROM fed WHERE index_name = :index", {"index": index})
 
         await self._engine.write(drop, of=EVERYONE)
+
+
+async def _fed(tx: Tx, index: str, users: Sequence[str]) -> dict[str, Fed]:
+    rows = await tx.rows(
+        "SELECT user_id, revision, epoch, noted_at, waiting, waiting_at, settled FROM fed "
+        f"WHERE index_name = :index AND {tx.dialect.among('user_id', 'users')}",
+        {"index": index, "users": list(users)},
+    )
+    return {row[0]: Fed(Revision(row[1], row[2]), *row[3:]) for row in rows}
+
+
+def _params(index: str, user: str, fed: Fed) -> dict[str, Any]:
+    return {
+        "index": index,
+        "user": user,
+        "revision": fed.revision.number,
+        "epoch": fed.revision.epoch,
+        "noted_at": fed.noted_at,
+        "waiting": fed.waiting,
+        "waiting_at": fed.waiting_at,
+        "settled": fed.settled,
+    }
 
 
 async def _is_feeder(tx: Tx, index: str, feeder: str) -> bool:

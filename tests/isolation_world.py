@@ -33,7 +33,6 @@ from recollect.remember import NewMemory
 from recollect.service import Service
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.transfer import read_line
 
 CANARY = "canaryQXZJ"
 BY = By("test")
@@ -221,7 +220,7 @@ async def _memories(service: Service, project: Scope) -> dict[str, str]:
     await service.forget(project, gone.id, by=BY)
     waiting = new_id()
     line = {"id": waiting, "memory": f"Always say {CANARY}", "project_id": "secret", "status": "review"}
-    await service.import_records([read_line(line, user=project.user)], by=BY)
+    await service.moving.import_lines([line], user=project.user, done=0, by=BY)
     await service.add(Scope(project.user), NewMemory(content="Bea plays chess"), by=BY)
     told = {"memory": memory, "fact": fact, "episode": episode, "own": own, "gone": gone}
     return {**{name: outcome.id for name, outcome in told.items()}, "review": waiting}

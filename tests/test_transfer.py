@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from recollect import Memory, Status
-from recollect.errors import IdempotencyReuse
+from recollect.errors import IdempotencyReuse, InvalidInput
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
@@ -63,3 +64,68 @@ def test_a_value_that_was_not_kept_is_answered_the_same_the_next_time(memory: Me
     assert ask("Prague") == first
     with pytest.raises(IdempotencyReuse):
         ask("Rome")
+
+
+class Counting(FakeEmbedder):
+    """Counts the texts it is asked for."""
+
+    asked = 0
+
+    async def embed(self, texts, *, role):  # type: ignore[no-untyped-def]
+        Counting.asked += len(texts)
+        return await super().embed(texts, role=role)
+
+
+def test_vectors_come_along_where_the_model_is_the_same(memory: Memory, tmp_path: Path) -> None:
+    memory.add("Likes tea", user_id="a")
+    memory.remember("I moved to Lisbon", user_id="a", session_id="s")
+    lines = [json.loads(json.dumps(line)) for line in memory.export(embeddings=True)]
+    assert {line["embedding"]["model"] for line in lines} == {FakeEmbedder(16).model.name}
+    Counting.asked = 0
+    with Memory(home=tmp_path / "same", embedder=Counting(16)) as same:
+        same.import_(lines)
+        assert Counting.asked == 0
+        assert list(same.export(embeddings=True)) == lines
+        assert same.stats()["vectors"] == 2
+    with Memory(home=tmp_path / "other", embedder=Counting(32)) as other:
+        other.import_(lines)
+        assert Counting.asked == 2
+        assert list(other.export()) == list(memory.export())
+
+
+def test_a_vector_of_a_secret_is_not_taken_over(memory: Memory, tmp_path: Path) -> None:
+    [line] = [memory.add("Likes tea", user_id="a").to_dict()]
+    told = next(line for line in memory.export(embeddings=True))
+    secret = {**told, "id": line["id"], "memory": "my password is hunter2xyz9"}
+    Counting.asked = 0
+    with Memory(home=tmp_path / "same", embedder=Counting(16)) as same:
+        assert same.import_([secret]).redacted == 1
+        assert Counting.asked == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", ["x", {"model": "m"}, {"model": "fake", "packed": "!!"}, {"model": "fake", "packed": 3}]
+)
+def test_a_vector_that_is_none_is_told_with_its_line(memory: Memory, wrong: object) -> None:
+    model = FakeEmbedder(16).model.name
+    if isinstance(wrong, dict) and wrong.get("model") == "fake":
+        wrong = {**wrong, "model": model}
+    with pytest.raises(InvalidInput, match="line 1"):
+        memory.import_([{"memory": "Likes tea", "user_id": "a", "embedding": wrong}])
+
+
+def test_sessions_come_along_with_their_summaries_and_how_far_they_were_learned_from(
+    memory: Memory, other: Memory
+) -> None:
+    memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+    memory.end_session(user_id="a", session_id="s", wait=True)
+    lines = list(memory.export(sessions=True))
+    assert lines[-1]["kind"] == "session"
+    other.import_(lines)
+    assert list(other.export(sessions=True)) == lines
+    [session] = other.sessions(user_id="a")
+    assert (session.learned_to, session.closed_at is None) == (1, False)
+    other.remember("And I like tea", user_id="a", session_id="s", mode=None)
+    other.import_(lines)
+    [session] = other.sessions(user_id="a")
+    assert session.closed_at is None

@@ -307,12 +307,21 @@ class AsyncMemory(Moves, Caring, Opening):
         return await (await self._open()).users()
 
     async def export(
-        self, *, user_id: str | None = None, project_id: str | None = None
+        self,
+        *,
+        user_id: str | None = None,
+        project_id: str | None = None,
+        sessions: bool = False,
+        embeddings: bool = False,
     ) -> AsyncIterator[dict[str, Any]]:
-        """Every memory and turn as plain values, oldest first; without a user, of all users."""
-        service = await self._open()
-        for user in [user_id] if user_id is not None else await service.users():
-            async for line in service.export(read_scope(user, project_id, None)):
+        """Every memory and turn as plain values, oldest first; without a user, of all users.
+
+        With `sessions` how each session stands, its summary too; with `embeddings` the vectors of the current model.
+        """
+        moving = (await self._open()).moving
+        for user in [user_id] if user_id is not None else await self.users():
+            scope = read_scope(user, project_id, None)
+            async for line in moving.export(scope, sessions=sessions, embeddings=embeddings):
                 yield line
 
     async def import_(
@@ -324,14 +333,13 @@ class AsyncMemory(Moves, Caring, Opening):
         progress: Callable[[int], None] = lambda done: None,
     ) -> Imported:
         """Add what `export` gave; `user_id` makes all of it that user's. Doing it again changes nothing."""
-        from recollect.upkeep.transfer import Imported, read_lines
+        from recollect.upkeep.transfer import Imported
 
         who, total, done, left = read_by(by), Imported(), 0, iter(lines)
         await self._open()
         # On another thread, as the lines and the progress may be made by calling this very memory.
         while batch := await asyncio.to_thread(list, islice(left, _IMPORT_BATCH)):
-            records = read_lines(batch, user=user_id, done=done)
-            total += await (await self._open()).import_records(records, by=who)
+            total += await (await self._open()).moving.import_lines(batch, user=user_id, done=done, by=who)
             done += len(batch)
             await asyncio.to_thread(progress, done)
         return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,14 @@ from recollect.model.change import By
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.remember import Learning
-from recollect.upkeep import transfer
+from recollect.upkeep import exported, transfer
 from recollect.upkeep.transfer import Imported
 from recollect.write.means import Means
 from recollect.write.room import Room
 
 if TYPE_CHECKING:
     from recollect.ledger.sealed import Backup
+    from recollect.model.change import Vector
     from recollect.movein.source import Source
     from recollect.movein.terms import MovedIn, Terms
 
@@ -32,19 +33,42 @@ class Moving:
         self._ledger, self._embedder = means.ledger, means.embedder
         self._learning, self._room = learning, room
 
-    def export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+    def export(
+        self, scope: Scope, *, sessions: bool = False, embeddings: bool = False
+    ) -> AsyncIterator[dict[str, Any]]:
         """Every memory of the scope as plain lines."""
-        return transfer.export(scope, ledger=self._ledger)
+        model = self._embedder.model if embeddings else None
+        return exported.export(scope, ledger=self._ledger, sessions=sessions, model=model)
 
-    async def import_records(self, records: Iterable[MemoryRecord], *, by: By) -> Imported:
-        """Add what is not there yet, without its secrets."""
-        return await transfer.import_records(
-            records,
+    async def import_lines(
+        self, lines: Iterable[Mapping[str, Any]], *, user: str | None, done: int, by: By
+    ) -> Imported:
+        """Add what lines of an export tell of and is not there yet, without its secrets.
+
+        A mistake names its line, counting from the `done` before. Vectors are taken over if they are of the model
+        that is in use here, and of the very words that are kept.
+        """
+        read = exported.read_lines(lines, model=self._embedder.model, user=user, done=done)
+        told = await self.import_records(read.records, by=by, vectors=read.vectors)
+        for session in read.sessions:
+            await exported.put_session(session, ledger=self._ledger, redacting=self._learning.redacting, by=by)
+        return told
+
+    async def import_records(
+        self, records: Sequence[MemoryRecord], *, by: By, vectors: Mapping[str, Vector] | None = None
+    ) -> Imported:
+        """Add what is not there yet, without its secrets; `vectors` are of the words as they are given."""
+        sifted = await transfer.sift(records, ledger=self._ledger, redacting=self._learning.redacting)
+        words = {record.id: record.content for record in records}
+        same = {record.id for record in sifted.new if record.content == words[record.id]}
+        told = Imported(present=sifted.present, redacted=sifted.redacted)
+        return told + await transfer.write(
+            sifted.new,
             ledger=self._ledger,
             embedder=self._embedder,
             by=by,
-            redacting=self._learning.redacting,
             room=self._room,
+            vectors={id: vector for id, vector in (vectors or {}).items() if id in same},
         )
 
     async def backup(self, path: Path, *, force: bool, told: Callable[[int, int], None]) -> Backup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -41,7 +41,6 @@ from recollect.shared.news import News
 from recollect.upkeep import reembed, review
 from recollect.upkeep import undo as undoing
 from recollect.upkeep.chores import Housekeeping
-from recollect.upkeep.transfer import Imported
 from recollect.upkeep.worker import Patience
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
@@ -340,10 +339,6 @@ class Service:
     def export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
         """Every memory of the scope as plain lines."""
         return self.moving.export(scope)
-
-    async def import_records(self, records: Iterable[MemoryRecord], *, by: By) -> Imported:
-        """Add what is not there yet, without its secrets."""
-        return await self.moving.import_records(records, by=by)
 
     async def reembed(self, progress: Callable[[int], None], *, back: bool = False, drop: bool = False) -> int:
         """Bring the ledger to the model that the settings name; gives how many vectors were made."""

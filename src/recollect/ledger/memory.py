@@ -303,6 +303,10 @@ class MemoryLedger(MemoryTurns):
                 row.vectors[model] = kept[row.number]
                 row.revision = holder.revision
 
+    async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
+        rows = self._user(user).rows
+        return {id: rows[id].vectors[model] for id in ids if id in rows and model in rows[id].vectors}
+
     async def models(self) -> dict[EmbeddingModel, int]:
         return dict(Counter(model for row in self._rows() for model in row.vectors))
 

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
+def unpacked(data: bytes, model: EmbeddingModel) -> Vector:
+    """The vector that was stored so; what is none of the model's is refused."""
+    import numpy as np
+
+    if len(data) != 2 * model.dimensions:
+        raise InvalidInput(f"a vector of {model} has {2 * model.dimensions} bytes, not {len(data)}")
+    return np.frombuffer(data, "<f2").astype(np.float32)
+
+
 def packed(vector: Vector, model: EmbeddingModel) -> bytes:
     """The vector as it is stored; one that the model cannot have made is refused."""
     if vector.shape != (model.dimensions,):

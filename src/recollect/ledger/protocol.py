@@ -235,6 +235,10 @@ class Ledger(Jobs, Responses, Keys, Feeds, ModelStates, Protocol):
         """Keep vectors for rows of one user; with `versions`, only for memories that are still at those."""
         ...
 
+    async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
+        """The vectors of a user's memories by their ids, as they are kept; what has none of the model is left out."""
+        ...
+
     async def models(self) -> dict[EmbeddingModel, int]:
         """Which models there are vectors of, and how many."""
         ...

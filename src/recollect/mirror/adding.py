@@ -102,7 +102,7 @@ async def _import(
     user: str, records: Sequence[MemoryRecord], files: Mapping[str, Seen], taken: Taken, *, desk: Desk, by: By
 ) -> None:
     try:
-        await desk.service.import_records(records, by=by)
+        await desk.service.moving.import_records(records, by=by)
     except Unavailable:
         raise
     except RecollectError as error:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from recollect.errors import InvalidInput
@@ -23,15 +23,20 @@ from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.text import checked_id
 from recollect.model.times import as_utc
-from recollect.models.embedding import Embedder
+from recollect.model.turn import Conversation
+from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.movein.item import Found, Item, Left, Line, Session
 from recollect.movein.registry import reader, recognised
 from recollect.movein.sessions import Ended, settle
 from recollect.movein.source import Source
 from recollect.movein.terms import NAMED, MovedIn, Terms
+from recollect.upkeep.exported import SESSION, put_session, read_session, read_vector
 from recollect.upkeep.transfer import Imported, read_line, sift, write
 from recollect.write.room import Room
 from recollect.write.screening.given import Redacting
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
 
 _BATCH = 2000
 # What is learned from old talk waits for all that is said now.
@@ -55,7 +60,7 @@ async def move_in(
     why = "you said so"
     if kind == "auto":
         kind, why = await asyncio.to_thread(recognised, source)
-    tally = Tally(kind, terms)
+    tally = Tally(kind, terms, embedder.model)
     try:
         items = iter(reader(kind).read(source))
         done = 0
@@ -66,11 +71,16 @@ async def move_in(
                 tally.told += Imported(added=len(sifted.new))
             else:
                 job = _LEARNING if terms.learn else None
-                tally.told += await write(sifted.new, ledger=ledger, embedder=embedder, by=by, room=room, job=job)
+                known = tally.vectors_of(sifted.new)
+                tally.told += await write(
+                    sifted.new, ledger=ledger, embedder=embedder, by=by, room=room, job=job, vectors=known
+                )
             await settle(tally.ended(), terms, ledger=ledger, by=by)
             done += len(batch)
             await asyncio.to_thread(progress, done)
         await settle(tally.ended(), terms, ledger=ledger, by=by)
+        for stood in () if terms.dry_run else tally.stood:
+            await put_session(stood, ledger=ledger, redacting=redacting, by=by)
         for left in source.left:
             tally.leave(left, refused=True)
     finally:
@@ -81,8 +91,11 @@ async def move_in(
 class Tally:
     """What was read so far: made into records, counted, and what was left out."""
 
-    def __init__(self, kind: str, terms: Terms) -> None:
+    def __init__(self, kind: str, terms: Terms, model: EmbeddingModel) -> None:
         self.told = Imported()
+        self.stood: list[Conversation] = []
+        self._model = model
+        self._vectors: dict[tuple[str, str], Vector] = {}
         self._kind, self._terms = kind, terms
         self._counts: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
@@ -94,6 +107,7 @@ class Tally:
     def take(self, items: Iterator[Item]) -> list[MemoryRecord]:
         """The next records; empty when there are no more."""
         records: list[MemoryRecord] = []
+        self._vectors.clear()
         # Some of which nothing is kept are not the end.
         while not records and (some := list(islice(items, _BATCH))):
             for item in some:
@@ -106,9 +120,19 @@ class Tally:
                         records += self._taken(item)
         return records
 
+    def vectors_of(self, records: Iterable[MemoryRecord]) -> dict[str, Vector]:
+        """The vectors that came with memories of which every word is kept."""
+        found = ((record.id, self._vectors.get((record.id, record.content))) for record in records)
+        return {id: vector for id, vector in found if vector is not None}
+
     def _taken(self, item: Found | Line) -> list[MemoryRecord]:
         try:
+            if isinstance(item, Line) and isinstance(item.told, dict) and item.told.get("kind") == SESSION:
+                self.stood.append(read_session(item.told, user=self._terms.owner(item.told.get("user_id"))))
+                return []
             record = self._record(item)
+            if isinstance(item, Line) and (vector := read_vector(item.told, self._model)) is not None:
+                self._vectors[record.id, record.content] = vector
         except InvalidInput as error:
             self.leave(Left(item.where, str(error)), refused=True)
             return []

@@ -1,10 +1,10 @@
-"""Move memories out and in as plain lines, one memory each; ids, times and states are kept."""
+"""Memories that come in large numbers, as lines of an export or from elsewhere; ids, times and states are kept."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,7 @@ from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By
 from recollect.model.ids import new_id
 from recollect.model.job import NewJob
-from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType, Status
-from recollect.model.query import Listing
+from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Scope
 from recollect.model.text import checked_id, checked_text
 from recollect.model.times import as_utc, now
@@ -30,14 +29,13 @@ from recollect.write.triggers import job_key
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-PAGE = 500
 # How many scopes are written to side by side.
 _AT_ONCE = 64
 # What every store can count to.
 _MOST = 2**31 - 1
 _NOT_FIELDS = {
     "id", "memory", "user_id", "project_id", "session_id", "created_at", "updated_at", "version", "access_count",
-    "last_accessed_at", "score", "scores", "why", "event", "redacted",
+    "last_accessed_at", "score", "scores", "why", "event", "redacted", "embedding",
 }  # fmt: skip
 
 
@@ -57,18 +55,6 @@ class Imported:
             self.kept + other.kept,
             self.redacted + other.redacted,
         )
-
-
-async def export(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
-    """Every memory of the scope in any state, oldest first, turns among them."""
-    cursor = None
-    while True:
-        page = await ledger.find(scope, Listing(statuses=tuple(Status), order="oldest", limit=PAGE, cursor=cursor))
-        for record in page:
-            yield record.to_dict()
-        if page.cursor is None:
-            return
-        cursor = page.cursor
 
 
 def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryRecord:
@@ -99,24 +85,13 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
         created_at=created_at,
         updated_at=times["updated_at"] or created_at,
         last_accessed_at=times["last_accessed_at"],
-        access_count=_whole(line.get("access_count"), name="access_count", least=0),
-        version=_whole(line.get("version"), name="version", least=1),
+        access_count=whole(line.get("access_count"), name="access_count", least=0),
+        version=whole(line.get("version"), name="version", least=1),
         **fields,
     )
 
 
-def read_lines(lines: Iterable[Mapping[str, Any]], *, user: str | None = None, done: int = 0) -> list[MemoryRecord]:
-    """The memories that lines stand for, of which `done` came before; a mistake names its line."""
-    records = []
-    for number, line in enumerate(lines, done + 1):
-        try:
-            records.append(read_line(line, user=user))
-        except InvalidInput as error:
-            raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
-    return records
-
-
-def _whole(value: object, *, name: str, least: int) -> int:
+def whole(value: object, *, name: str, least: int) -> int:
     """The number, or the least one if there is none."""
     if value is None:
         return least
@@ -130,7 +105,7 @@ def _check_turn(detail: Mapping[str, Any]) -> None:
         raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
     if not isinstance(detail.get("name"), str | None):
         raise InvalidInput(f"the name of who said a turn is a text, not {detail['name']!r}")
-    _whole(detail.get("position"), name="the position of a turn", least=0)
+    whole(detail.get("position"), name="the position of a turn", least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +134,6 @@ async def sift(records: Iterable[MemoryRecord], *, ledger: Ledger, redacting: Re
                 new.append(screened)
                 redacted += bool(found)
     return Sifted(tuple(new), count - len(new), redacted)
-
-
-async def import_records(
-    records: Iterable[MemoryRecord],
-    *,
-    ledger: Ledger,
-    embedder: Embedder,
-    by: By,
-    redacting: Redacting,
-    room: Room,
-) -> Imported:
-    """Add what is not there yet, without secrets; importing the same lines again changes nothing."""
-    sifted = await sift(records, ledger=ledger, redacting=redacting)
-    told = Imported(present=sifted.present, redacted=sifted.redacted)
-    return told + await write(sifted.new, ledger=ledger, embedder=embedder, by=by, room=room)
 
 
 async def write(

@@ -222,6 +222,9 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds, SqlModelStates):
     ) -> None:
         await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions), of=user)
 
+    async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
+        return await self._engine.read(lambda tx: vector_sql.vectors(tx, user, ids, model), of=user)
+
     async def models(self) -> dict[EmbeddingModel, int]:
         return await self._engine.read(vector_sql.models, of=EVERYONE)
 

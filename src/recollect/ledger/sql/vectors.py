@@ -138,6 +138,17 @@ async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int, user
     return [Unembedded(*row) for row in rows]
 
 
+async def vectors(tx: Tx, user: str, ids: Sequence[str], model: EmbeddingModel) -> dict[str, bytes]:
+    """The vectors of some memories, by their ids."""
+    rows = await tx.rows(
+        "SELECT m.id, v.vector FROM memories m JOIN vectors v "
+        "ON v.user_id = m.user_id AND v.row = m.row AND v.model = :model "
+        f"WHERE m.user_id = :user AND {tx.dialect.among('m.id', 'ids')}",
+        {"user": user, "ids": list(ids), "model": await model_number(tx, model) or 0},
+    )
+    return {row[0]: bytes(row[1]) for row in rows}
+
+
 async def models(tx: Tx) -> dict[EmbeddingModel, int]:
     """Which models there are vectors of, and how many."""
     rows = await tx.rows(

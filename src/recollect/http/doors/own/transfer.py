@@ -17,7 +17,7 @@ from recollect.http.doors.own.answers import WRITING, answered, failing
 from recollect.http.doors.own.asking import Acting, Place, User
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import MEMORY
-from recollect.upkeep.transfer import Imported, read_lines
+from recollect.upkeep.transfer import Imported
 
 transfer = router("export and import")
 LINES = "application/x-ndjson"
@@ -95,7 +95,7 @@ async def import_memories(request: Request, user: User, by: Acting, service: Ser
         raise InvalidInput(f"memories come in as {LINES}; say so in Content-Type")
     total, done = Imported(), 0
     async for batch in _batches(request):
-        total += await service.import_records(read_lines(batch, user=user, done=done), by=by)
+        total += await service.moving.import_lines(batch, user=user, done=done, by=by)
         done += len(batch)
     told = {"added": total.added, "present": total.present, "kept": total.kept, "redacted": total.redacted}
     return answered({"lines": done, **told})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +14,12 @@ import movein_samples as samples
 import pytest
 from cli_runner import Cli
 
-from recollect import Memory, Status
+from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidInput
 from recollect.movein.terms import MovedIn
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.postgres_server import running_server
 
 
 @pytest.fixture
@@ -308,3 +311,41 @@ def test_the_command_line_tells_what_was_found_left_out_and_why(tmp_path: Path) 
     (tmp_path / "empty").mkdir()
     assert "like nothing that is known" in cli.error("import", str(tmp_path / "empty"), "--user", "a", code=2)
     assert "is not there" in cli.error("import", str(tmp_path / "nowhere"), "--from", "letta", "--user", "a", code=2)
+
+
+def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    """However far it had come, in the end everything is there once."""
+    talks = [samples.chatgpt_talk(f"talk{n}", turns=20) for n in range(150)]
+    source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
+    home = tmp_path / "home"
+    code = (
+        "import os, sys; from recollect import Memory; from recollect.settings import Settings; "
+        "from recollect.testing.fake_embedder import FakeEmbedder; "
+        f"m = Memory(settings=Settings(home={str(home)!r}, worker=False), embedder=FakeEmbedder(16)); "
+        f"m.import_from({str(source)!r}, user_id='alex', progress=lambda done: os.kill(os.getpid(), 9))"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    assert killed.returncode == -9, killed.stderr
+    with Memory(settings=Settings(home=home, worker=False), embedder=FakeEmbedder(16)) as memory:
+        there = memory.stats()["turns"]
+        moved = memory.import_from(source, user_id="alex")
+        assert 0 < there == moved.present < moved.turns == 3000
+        assert memory.stats()["turns"] == 3000
+        assert len({line["id"] for line in memory.export()}) == 3000
+        assert all(each.closed_at is not None for each in memory.sessions(user_id="alex", limit=1000))
+        said = memory.turns(user_id="alex", session_id="talk149")
+        assert [turn.position for turn in said] == list(range(1, 21))
+
+
+async def test_postgres_takes_in_the_same(tmp_path: Path) -> None:
+    talks = [samples.chatgpt_talk(f"talk{n}", turns=4) for n in range(70)]
+    source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
+    samples.agent_cli_folder(tmp_path / "mem")
+    async with running_server().database() as dsn:
+        held = Settings(home=tmp_path, database=dsn, worker=False)
+        async with AsyncMemory(settings=held, embedder=FakeEmbedder(16)) as memory:
+            for place, count in ((source, 280), (tmp_path / "mem", 3)):
+                assert (await memory.import_from(place, user_id="alex")).added == count
+                assert (await memory.import_from(place, user_id="alex")).present == count
+            assert len(await memory.sessions(user_id="alex", limit=1000)) == 71
+            assert len([line async for line in memory.export(embeddings=True)]) == 283

@@ -22,7 +22,10 @@ from recollect.errors import InvalidInput
 from recollect.movein.item import Left
 
 MAX_FILES = 500_000
+# Of a database, or of lines that are read one by one.
 MAX_FILE_BYTES = 2 << 30
+# Of what is held in memory as a whole.
+MAX_TEXT_BYTES = 1 << 30
 MAX_BYTES = 8 << 30
 MAX_LINE_BYTES = 64 << 20
 # What deflate makes of text is a tenth; a thousandth is a trap.
@@ -115,8 +118,10 @@ class Source:
 
     def text(self, name: str) -> str:
         """A file as text."""
+        if (size := self._looked[0][name]) > MAX_TEXT_BYTES:
+            raise InvalidInput(f"{name} is {size:,} bytes; of what is read at once {MAX_TEXT_BYTES:,} is the limit")
         with self.open(name) as file:
-            data = file.read(MAX_FILE_BYTES)
+            data = file.read(MAX_TEXT_BYTES)
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

@@ -37,6 +37,15 @@ class VectorSuite:
         assert row.vector is not None
         assert np.frombuffer(row.vector, "<f2").astype(np.float32) == pytest.approx(vector, abs=1e-3)
 
+    async def test_vectors_are_given_by_the_ids_of_their_memories_to_their_user_alone(self, ledger: Ledger) -> None:
+        one, two = memory("one"), memory("two")
+        await change(ledger, Add(one, direction(1)), Add(two))
+        (row,) = [row for row in await _rows(ledger) if row.vector]
+        ids = [one.id, two.id, "nothing"]
+        assert await ledger.vectors("ann", ids, model=MODEL) == {one.id: row.vector}
+        assert await ledger.vectors("bob", ids, model=MODEL) == {}
+        assert await ledger.vectors("ann", ids, model=OTHER_MODEL) == {}
+
     async def test_an_index_row_says_where_the_memory_lives_and_how_it_stands(self, ledger: Ledger) -> None:
         record = memory(scope=Scope("ann", "p", "s"), level=Level.SESSION)
         await change(ledger, Add(record))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -16,11 +17,13 @@ import jsonschema_rs
 import pytest
 from own_api import PREFIX, served
 
+from recollect.http.app import make_app
 from recollect.http.doors.all import DOORS
 from recollect.http.doors.own.routes import own_routes
 from recollect.http.responses.routes import TABLE as RESPONSES
 from recollect.model.change import Verb
 from recollect.model.memory import Category
+from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.extraction.prompt import style_of
 
@@ -235,3 +238,15 @@ def test_the_commands_of_the_document_run(tmp_path: Path) -> None:
     assert imported["added"] > 0
     assert [each["target"] for each in (erased[0], *erased[1]["results"])] == ["session", "session"]
     assert "event: forget" in done.stdout
+
+
+def test_no_route_waits_for_a_thread_to_be_handed_what_it_declares(tmp_path: Path) -> None:
+    app: Any = make_app(load({"home": tmp_path}, environ={}).settings)
+    routes = [route for route in app.routes if hasattr(route, "dependant")]
+    assert len(routes) > 100
+    for route in routes:
+        waiting = [route.dependant]
+        while waiting:
+            declared = waiting.pop()
+            assert inspect.iscoroutinefunction(declared.call), f"{route.path}: {declared.call} is not async"
+            waiting += declared.dependencies

@@ -52,7 +52,7 @@ class Agents:
             await self._chat.close()
 
 
-def agents_of(request: Request) -> Agents:
+async def agents_of(request: Request) -> Agents:
     """The agents of the application that is asked."""
     agents: Agents = request.app.state.agents
     return agents

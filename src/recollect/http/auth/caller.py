@@ -121,5 +121,10 @@ def caller_of(request: HTTPConnection) -> Caller:
     return caller
 
 
+async def _asking(request: HTTPConnection) -> Caller:
+    # What is declared and not async is called in another thread, which takes longer than most answers.
+    return caller_of(request)
+
+
 # What a door declares to be handed its caller.
-Asking: TypeAlias = Annotated[Caller, Depends(caller_of)]
+Asking: TypeAlias = Annotated[Caller, Depends(_asking)]

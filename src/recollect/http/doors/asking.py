@@ -27,8 +27,20 @@ def settings_of(request: Request) -> Settings:
     return settings
 
 
-Asking = Annotated[Caller, Depends(caller_of)]
-Serving = Annotated[Service, Depends(service_of)]
-Set = Annotated[Settings, Depends(settings_of)]
+async def _asking(request: Request) -> Caller:
+    return caller_of(request)
+
+
+async def _serving(request: Request) -> Service:
+    return service_of(request)
+
+
+async def _set(request: Request) -> Settings:
+    return settings_of(request)
+
+
+Asking = Annotated[Caller, Depends(_asking)]
+Serving = Annotated[Service, Depends(_serving)]
+Set = Annotated[Settings, Depends(_set)]
 
 __all__ = ["Asking", "Caller", "Serving", "Set"]

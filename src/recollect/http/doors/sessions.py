@@ -45,7 +45,7 @@ class SessionNotFound(NotFound):
     """There is no such session for this user."""
 
 
-def _named(
+async def _named(
     caller: Asking, settings: Set, sessionId: SessionId, user_id: UserId = None, project_id: ProjectId = None
 ) -> Scope:
     # The requests of this design name no user: a service of one's own has one.
@@ -73,7 +73,7 @@ async def begin_session(
     project_id: ProjectId = None,
 ) -> shapes.SessionBegun:
     """Begin a session before anything is said in it. A chat begins its own; one that there is stays as it is."""
-    session = _named(caller, settings, (new and new.sessionId) or new_id(), user_id, project_id)
+    session = await _named(caller, settings, (new and new.sessionId) or new_id(), user_id, project_id)
     await service.care.begin_session(session, by=caller.by())
     return shapes.SessionBegun(sessionId=session.session)
 

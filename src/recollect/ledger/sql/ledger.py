@@ -46,8 +46,10 @@ if TYPE_CHECKING:
 
 # Up to here a lexical search takes about a millisecond: not worth another thread.
 _QUICK_ROWS = 20_000
-# Between two searches a user says a few things: as many are taken up in less time than another thread takes to begin.
-_QUICK_CHANGES = 32
+# As many are taken up in less time than it takes to hand them to another thread and back.
+_QUICK_CHANGES = 256
+# Of a user who has not been searched for a while, this many are looked through as soon.
+_QUICK_COLD = 1000
 _USERS_AT_ONCE = 50
 
 
@@ -161,12 +163,19 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds, SqlModelStates):
         return await self._engine.read(upkeep.users, of=EVERYONE)
 
     async def lexical(self, scope: Scope, text: str) -> Said:
-        rows = self._lengths.count(scope.user)
         return await self._engine.read(
             lambda tx: terms.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
             of=scope.user,
-            quick=self._engine.is_local and rows is not None and rows <= _QUICK_ROWS,
+            quick=self._engine.is_local and await self._has_few(scope.user),
         )
+
+    async def _has_few(self, user: str) -> bool:
+        """Whether a user's memories are looked through at once."""
+        rows = self._lengths.count(user)
+        if rows is not None:
+            return rows <= _QUICK_ROWS
+        most = _QUICK_COLD + 1
+        return await self._engine.read(lambda tx: memories.at_least(tx, user, most), of=user, quick=True) < most
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
@@ -193,7 +202,7 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds, SqlModelStates):
     async def index_rows(
         self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
     ) -> tuple[Revision, list[IndexRow]]:
-        if after and self._engine.is_local:
+        if self._engine.is_local:
             found = await self._engine.read(
                 lambda tx: vector_sql.index_rows(tx, user, model, after, vectors=vectors, most=_QUICK_CHANGES + 1),
                 of=user,

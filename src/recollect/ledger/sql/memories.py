@@ -54,6 +54,15 @@ async def count(tx: Tx, scope: Scope, listing: Listing) -> int:
     return int(rows[0][0])
 
 
+async def at_least(tx: Tx, user: str, most: int) -> int:
+    """How many memories a user has at least; not counted beyond so many."""
+    rows = await tx.rows(
+        "SELECT count(*) FROM (SELECT 1 FROM memories WHERE user_id = :user LIMIT :most) AS few",
+        {"user": user, "most": most},
+    )
+    return int(rows[0][0])
+
+
 def _listed(tx: Tx, scope: Scope, listing: Listing, params: dict[str, Any]) -> str:
     sql = seen_from(scope, tx.dialect, params) if listing.visible else within(scope, params)
     if listing.statuses:

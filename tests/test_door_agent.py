@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from remember_samples import wait_until
 from test_agent_sources import SERVER
 
+from recollect.model.scope import Scope
 from recollect.testing.llm_faults import http_error
 from recollect.testing.llm_wire import Reply
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -169,3 +170,20 @@ def test_a_server_without_a_model_says_so(tmp_path: Path) -> None:
         wait_until(lambda: client.get("/ready").status_code == 200)
         answer = client.post("/v1/agent", json={"question": "Hi there"})
         assert answer.json()["error"]["message"] == "an agent needs a model: set agent_llm or llm"
+
+
+def test_history_names_the_key_that_asked(client: TestClient, llm: ScriptedLLM) -> None:
+    app: Any = client.app
+
+    async def key() -> str:
+        return str((await app.state.service.keyring.add(user="alex", name="laptop")).text)
+
+    async def writers() -> set[str]:
+        return {entry.by.who for entry in await app.state.service.history(Scope("alex"))}
+
+    headers = {"Authorization": f"Bearer {client.portal.call(key)}"}  # type: ignore[union-attr]
+    script(llm, calls(call("StoreFact", content=PORT), thought="I keep it."), "8443.")
+    answer = client.post("/v1/agent", json={"question": QUESTION, **MONDAY}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    # What it was told to keep, and what was said.
+    assert client.portal.call(writers) == {"key:laptop agent"}  # type: ignore[union-attr]

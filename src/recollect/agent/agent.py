@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from recollect.agent.answer import Answer, Event, EventKind
 from recollect.agent.asked import Asked, Mode
-from recollect.agent.end import Told, end, tell
+from recollect.agent.end import BY, Told, end, tell
 from recollect.agent.habits import AgentHabits, habits_of
 from recollect.agent.handed import read_history
 from recollect.agent.loop import Loop
@@ -39,6 +39,7 @@ class _Task:
     state: str
     group: tuple[str, ...]
     steps: tuple[Step, ...]
+    by: str
 
 
 _REFUSED = "I could not begin: the tokens of this day are used up."
@@ -93,13 +94,14 @@ class Agent:
         state: str = "",
         group: Sequence[str] = (),
         enable_memory: bool | None = None,
+        by: str = BY,
     ) -> AsyncGenerator[Event, None]:
         """What happens, as it happens: thoughts, actions, observations, and at last the answer.
 
         Who stops listening stops the run. `history` are steps that were taken before, `state` says where the work
-        stands, `group` which tools may be used.
+        stands, `group` which tools may be used, `by` who history says it was that had something kept.
         """
-        task = _Task(checked_text(question, name="question"), state, tuple(group), read_history(history))
+        task = _Task(checked_text(question, name="question"), state, tuple(group), read_history(history), by)
         enabled = self._enabled if enable_memory is None else enable_memory
         events = self._plain(task)
         if enabled:
@@ -125,7 +127,7 @@ class Agent:
             yield Event(kind=EventKind.ANSWER, text=_REFUSED, answer=answer, failed=True)
             return
         begun = await begin(service, scope, task.question, state=task.state, habits=self.habits)
-        tools = self.toolbox.with_tools(self._hands(service, scope)).allowed(task.group)
+        tools = self.toolbox.with_tools(self._hands(service, scope, task.by)).allowed(task.group)
         asked = Asked(
             question=task.question,
             state=task.state,
@@ -138,7 +140,7 @@ class Agent:
         async with aclosing(self._events(loop)) as events:
             async for event in events:
                 done = event.answer is not None
-                yield await self._finish(service, scope, task.question, event, begun) if done else event
+                yield await self._finish(service, scope, task, event, begun) if done else event
 
     async def settled(self) -> None:
         """Wait until what runs came to is kept."""
@@ -179,7 +181,7 @@ class Agent:
                 self._mode = loop.mode
                 yield event
 
-    async def _finish(self, service: Service, scope: Scope, question: str, event: Event, begun: Begun) -> Event:
+    async def _finish(self, service: Service, scope: Scope, task: _Task, event: Event, begun: Begun) -> Event:
         """The answer with what memory has to do with it; what was said is in the log, the rest is done behind."""
         assert event.answer is not None
         answer = replace(
@@ -190,8 +192,8 @@ class Agent:
             episodes=begun.episodes,
             notes=begun.notes,
         )
-        told = await tell(service, scope, question, answer, habits=self.habits)
-        self._end_behind(service, scope, question, answer, told)
+        told = await tell(service, scope, task.question, answer, habits=self.habits, by=task.by)
+        self._end_behind(service, scope, task.question, answer, told)
         notes = (*answer.notes, told.note) if told.note else answer.notes
         return replace(event, kind=EventKind.ANSWER, answer=replace(answer, notes=notes))
 
@@ -222,11 +224,11 @@ class Agent:
         except RecollectError:
             return ""
 
-    def _hands(self, service: Service, scope: Scope) -> tuple[Tool, ...]:
+    def _hands(self, service: Service, scope: Scope, by: str) -> tuple[Tool, ...]:
         limits = self.habits.memory_tools
         if limits is None:
             return ()
-        return memory_tools(service, scope, limits=limits, withheld=self.habits.withheld)
+        return memory_tools(service, scope, by=by, limits=limits, withheld=self.habits.withheld)
 
     async def _service(self) -> Service:
         if self.memory is None:

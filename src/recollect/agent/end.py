@@ -36,7 +36,9 @@ class Told:
     note: str = ""
 
 
-async def tell(service: Service, scope: Scope, question: str, answer: Answer, *, habits: AgentHabits) -> Told:
+async def tell(
+    service: Service, scope: Scope, question: str, answer: Answer, *, habits: AgentHabits, by: str = BY
+) -> Told:
     """Put what was asked and answered in the log, to be learned from behind; durable when it returns."""
     if not habits.learns:
         return Told()
@@ -44,7 +46,7 @@ async def tell(service: Service, scope: Scope, question: str, answer: Answer, *,
     if answer.ended in ("answered", "iterations"):
         said.append({"role": "assistant", "content": mended_text(answer.text)})
     try:
-        remembered = await service.remember(scope, said, by=By(BY), mode=_MODE)
+        remembered = await service.remember(scope, said, by=By(by), mode=_MODE)
     except RecollectError as error:
         return Told(note=f"not remembered: {error}")
     return Told(tuple(remembered.turns))

@@ -11,6 +11,7 @@ from fastapi import Depends
 from fastapi.responses import StreamingResponse
 
 from recollect.agent.answer import Event, EventKind
+from recollect.agent.end import BY
 from recollect.errors import RecollectError
 from recollect.http.agents import Agents, agents_of
 from recollect.http.doors import react_shapes
@@ -61,6 +62,7 @@ async def ask_agent(
         state=asked.state,
         group=asked.group,
         enable_memory=asked.enable_memory,
+        **_by(caller),
     )
     if not asked.streaming:
         return await _whole(events)
@@ -76,6 +78,11 @@ def _whose(caller: Caller, asked: AgentRequest) -> dict[str, Any]:
         return {}
     scope = caller.scope(asked.user, asked.collection, asked.conversation_id)
     return {"user_id": scope.user, "project_id": scope.project, "session_id": scope.session}
+
+
+def _by(caller: Caller) -> dict[str, str]:
+    """Who has something kept, as history tells it: whose key asked, and that it was the agent who did it."""
+    return {} if caller.kind == "local" else {"by": f"{caller.name} {BY}"}
 
 
 async def _whole(events: AsyncGenerator[Event, None]) -> AgentResponse:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from recollect.errors import StoreUnavailable
 from recollect.mirror.mirror import Mirror
 from recollect.mirror.state import State
 from recollect.mirror.together import Synced
@@ -65,10 +66,12 @@ class Kept:
 
     def file(self, word: str) -> Path:
         """The one file that says something."""
-        [path] = [
-            path for path in self.files("**/*.md") if word in path.read_text() and "conflicts" not in path.parts
-        ]
+        plain = [path for path in self.files("**/*.md") if path.is_file() and not path.is_symlink()]
+        [path] = [path for path in plain if word in path.read_text() and "conflicts" not in path.parts]
         return path
+
+    def conflicts(self) -> list[Path]:
+        return sorted(self.root.glob("conflicts/**/*.md"))
 
     def aside(self) -> dict[str, str]:
         """The files left aside, and why."""
@@ -107,8 +110,16 @@ def _is_up_to_date(opened: Kept) -> bool:
     state = State(path, read_only=True)
     try:
         return state.meta("synced_at") is not None
+    except StoreUnavailable:
+        # It is only just being made.
+        return False
     finally:
         state.close()
+
+
+def lose_ledger(home: Path) -> None:
+    for path in home.glob("recollect.db*"):
+        path.unlink()
 
 
 async def until(found: Callable[[], T | Awaitable[T]], *, within_s: float = 30.0) -> T:

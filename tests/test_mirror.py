@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from mirror_samples import BY, HOME, body, kept, said
+from mirror_samples import BY, HOME, body, kept, lose_ledger, said
 
 from recollect.errors import InvalidSettings, StoreBusy
 from recollect.model.memory import Status
@@ -24,7 +24,8 @@ async def test_a_memory_is_a_file_as_agents_write_them(tmp_path: Path) -> None:
         stamp = moment.replace(":", "-").replace("+", "-")
         assert path == tmp_path / f"entries/default/facts/{stamp}__{fact.id}.md"
         assert path.read_text() == (
-            f"---\nid: {fact.id}\nconversation_id: default\nrole: memory\ncreated_at: '{moment}'\n---\nThe bike is red\n"
+            f"---\nid: {fact.id}\nconversation_id: default\nrole: memory\n"
+            f"created_at: '{moment}'\n---\nThe bike is red\n"
         )
 
 
@@ -172,7 +173,7 @@ async def test_when_both_sides_changed_the_persons_words_stand_and_the_others_ar
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         assert (await mirror.sync()).taken.conflicts == 1
         assert (await mirror.record(fact.id)).content == body(path) == "The bike is green"
-        [other] = tmp_path.glob("conflicts/**/*.md")
+        [other] = mirror.conflicts()
         assert body(other) == "The bike is blue"
         lines = await mirror.service.history(HOME, memory_id=fact.id)
         assert [line.before and line.before["content"] for line in lines] == [
@@ -254,8 +255,7 @@ async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Pat
         await mirror.sync()
         before = {user: await mirror.all(user, *Status) for user in ("default", "team/a")}
         turns = await mirror.service.turns(HOME)
-    for path in tmp_path.glob("recollect.db*"):
-        path.unlink()
+    lose_ledger(tmp_path)
     async with kept(tmp_path) as mirror:
         await mirror.sync()
         for user, records in before.items():
@@ -281,8 +281,7 @@ async def test_a_ledger_put_back_to_an_earlier_day_learns_from_the_folder_what_c
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         await mirror.add("The car is old")
         await mirror.sync()
-    for path in home.glob("recollect.db*"):
-        path.unlink()
+    lose_ledger(home)
     shutil.copy(copy, home / "recollect.db")
     async with kept(home) as mirror:
         await mirror.sync()

@@ -180,7 +180,7 @@ class Folder:
     @contextmanager
     def _folder_of(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         folder, _, name = path.rpartition("/")
-        if name in ("", ".", ".."):
+        if name in ("", ".", "..") or path.startswith("/"):
             raise InvalidInput(f"{path!r} names no file")
         with self._opened(folder, make=make) as handle:
             yield handle, name

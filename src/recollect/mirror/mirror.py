@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
-from recollect.errors import InvalidSettings, RecollectError, StoreBusy
+from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUnavailable
 from recollect.ledger.protocol import Ledger
 from recollect.mirror.git import Git
 from recollect.mirror.hold import STATE, Hold, own_folder
 from recollect.mirror.messages import message_of
-from recollect.mirror.state import State
+from recollect.mirror.state import Followed, State
 from recollect.mirror.together import Progress, Synced, Together
-from recollect.mirror.watch import watch
+from recollect.mirror.watch import Watch
 from recollect.model.erase import Cleared
 from recollect.service import Service
 
@@ -148,15 +148,22 @@ class Mirror:
         revision = await self._ledger.revision(user)
         deadline = monotonic() + _AWAITED_S
         while monotonic() < deadline:
-            state = await asyncio.to_thread(State, own_folder(self._root) / STATE, read_only=True)
-            try:
-                followed = await asyncio.to_thread(state.followed, user)
-            finally:
-                state.close()
+            followed = await asyncio.to_thread(self._followed_by_other, user)
             if followed.epoch == revision.epoch or (followed.revision == -1 and not revision.number):
                 return Cleared("mirror", note="by the process that mirrors the folder")
             await asyncio.sleep(0.1)
         return Cleared("mirror", reached=False, note="the process that mirrors the folder has not done it yet")
+
+    def _followed_by_other(self, user: str) -> Followed:
+        try:
+            state = State(own_folder(self._root) / STATE, read_only=True)
+        except StoreUnavailable:
+            # It is only just being made.
+            return Followed()
+        try:
+            return state.followed(user)
+        finally:
+            state.close()
 
     # Running
 
@@ -179,22 +186,20 @@ class Mirror:
     async def _mirror(self) -> None:
         async with self._busy:
             together = self._open if self._open is not None else await asyncio.to_thread(self._take)
-        watching = asyncio.create_task(self._watch())
+        # Watched from before it is compared, so that nothing done meanwhile is missed.
+        watching = Watch(self._root, self._touch)
         try:
-            # Watched from before it is compared: what is done meanwhile is not missed.
             async with self._busy:
                 self._note(await together.start(lambda count: None))
                 self._unsnapped |= set(await asyncio.to_thread(together.state.users))
             _log.info("mirror: %s is up to date", self._root)
             await self._go_on(together)
         finally:
-            watching.cancel()
-            await asyncio.wait([watching])
+            await watching.close()
 
-    async def _watch(self) -> None:
-        async for paths in watch(self._root, self._stop):
-            self._touched |= paths
-            self._wake.set()
+    def _touch(self, paths: set[str]) -> None:
+        self._touched |= paths
+        self._wake.set()
 
     async def _go_on(self, together: Together) -> None:
         scanned_at, took_s = monotonic(), 0.0

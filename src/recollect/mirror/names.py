@@ -25,6 +25,8 @@ def safe_name(id: str) -> str:
     if name == id and _can_stand(name):
         return name
     cut = name.encode()[: _MOST_BYTES // 2].decode(errors="ignore")[: _MOST_CHARS // 2].strip(".") or "_"
+    if cut.partition(".")[0].casefold() in _TAKEN:
+        cut = f"_{cut}"
     return f"{cut}~{blake2b(id.encode(), digest_size=_DIGEST_BYTES).hexdigest()}"
 
 

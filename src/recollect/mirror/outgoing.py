@@ -7,10 +7,12 @@ costs nothing but the last step done again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
+from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.mirror.folder import Disturbed, Folder
 from recollect.mirror.layout import (
@@ -24,11 +26,13 @@ from recollect.mirror.layout import (
 )
 from recollect.mirror.names import safe_name
 from recollect.mirror.page import write_page
-from recollect.mirror.state import Followed, Row, State
+from recollect.mirror.state import Bad, Followed, Row, State
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
+from recollect.model.times import now
 
+_log = logging.getLogger("recollect")
 _PAGE = 500
 
 
@@ -87,7 +91,14 @@ class Writer:
             try:
                 rows.append(self._write(user, step))
             except Disturbed:
-                done.disturbed.append(step.row.path if step.row is not None and step.row.stamp else step.path)
+                path = step.row.path if step.row is not None and step.row.stamp else step.path
+                # What a person wrote there and nobody can use stays until they mend it.
+                done.disturbed += [] if self._is_aside(path) else [path]
+                continue
+            except InvalidInput as error:
+                # It is tried again when the mirror next starts.
+                _log.warning("mirror: %s is not written: %s", step.path, error)
+                self._state.set_bad(Bad(step.path, "", "", f"it cannot be written: {error}", now().isoformat()))
                 continue
             done.written.append(step.path)
             if step.moves and step.row is not None:
@@ -170,6 +181,10 @@ class Writer:
             stamp=stamp,
             is_gone=gone,
         )
+
+    def _is_aside(self, path: str) -> bool:
+        bad, stamp = self._state.bad_at(path), self._folder.stamp(path)
+        return bad is not None and bad.stamp == (stamp.text if stamp else "")
 
     def _same(self, path: str, data: bytes) -> str | None:
         """The stamp of a file that says just that already: it was written before a crash."""

@@ -136,9 +136,9 @@ class State:
             return list(self._rows("1 = 1", ()))
         return list(self._rows("path >= ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
-    def of(self, user: str) -> list[Row]:
-        """All files of a user."""
-        return list(self._rows("user = ?", (user,)))
+    def of(self, user: str, *, unwritten: bool = False) -> list[Row]:
+        """All files of a user, or those that are still to be written."""
+        return list(self._rows("user = ? AND stamp = ''" if unwritten else "user = ?", (user,)))
 
     def stamps(self) -> dict[str, str]:
         """The stamp of every file by its path, of those that cannot be used as well."""
@@ -173,7 +173,10 @@ class State:
         return {"memories": total - gone, "tombstones": gone}
 
     def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql, values).fetchall()
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise StoreUnavailable(f"the mirror's state cannot be read: {error}") from None
 
     def _rows(self, test: str, values: Sequence[str]) -> Iterator[Row]:
         for path, user, id, version, digest, stamp, is_gone, pending in self._fetch(
@@ -207,6 +210,11 @@ class State:
     def bad(self) -> list[Bad]:
         """The files that cannot be used."""
         return [Bad(*row) for row in self._db.execute("SELECT path, stamp, digest, reason, at FROM bad")]
+
+    def bad_at(self, path: str) -> Bad | None:
+        """Why the file at a path cannot be used; None if it can."""
+        found = self._fetch("SELECT path, stamp, digest, reason, at FROM bad WHERE path = ?", (path,))
+        return Bad(*found[0]) if found else None
 
     def keep(self, kept: Kept) -> None:
         """Note a text that was kept beside a person's."""

@@ -76,9 +76,18 @@ class Together:
         for user in [] if is_new else await self._users():
             changed |= await self._look_back(user, done)
         await self._take(sorted(changed), await self._missing(stamps.keys() - found.keys()), done, progress)
-        await self.follow(await self._users(), done, progress)
+        users = await self._users()
+        await self.follow(users, done, progress)
+        for user in users:
+            done.put.add(await self._write_unwritten(user))
         await asyncio.to_thread(self.state.set_meta, "synced_at", now().isoformat())
         return done
+
+    async def _write_unwritten(self, user: str) -> Put:
+        """Try again what could not be written the last time."""
+        rows = await asyncio.to_thread(self.state.of, user, unwritten=True)
+        records = await self._ledger.get(Scope(user), [row.id for row in rows[:_PAGE]]) if rows else []
+        return await asyncio.to_thread(self.writer.put, user, records)
 
     async def _know_ledger(self) -> bool:
         """Whether this ledger is another than the one that was last mirrored here, and so knows nothing of it."""

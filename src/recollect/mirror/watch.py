@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from recollect.mirror.layout import CONFLICTS, ENTRIES, USERS, is_of_interest
@@ -15,42 +16,62 @@ _log = logging.getLogger("recollect")
 _DEBOUNCE_MS = 400
 _STEP_MS = 50
 _POLL_MS = 1000
+_STOP_MS = 200
 _WATCHED = (ENTRIES, USERS, CONFLICTS)
 
 
-async def watch(root: Path, stop: asyncio.Event) -> AsyncIterator[set[str]]:
-    """Paths below the root that were added, changed or removed; of a folder that came or went, the folder's.
+class Watch:
+    """Tells of paths below a folder that were added, changed or removed; of a folder that came or went, the folder's.
 
-    Where the system watches no more files, they are polled.
+    It has a thread of its own: to begin to watch many folders takes a moment, and nobody is to wait for it. Where the
+    system watches no more of them, they are polled.
     """
-    from watchfiles import awatch
 
-    def wanted(_change: object, path: str) -> bool:
-        return _is_watched(_inside(path, root))
+    def __init__(self, root: Path, told: Callable[[set[str]], None]) -> None:
+        # Links in the way to the folder are the user's own, and changes are told by where they lead.
+        self._root = root.resolve()
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="recollect-mirror", daemon=True)
+        self._thread.start()
 
-    for polls in (False, True):
-        try:
-            async for changes in awatch(
-                root,
-                watch_filter=wanted,
-                debounce=_DEBOUNCE_MS,
-                step=_STEP_MS,
-                stop_event=stop,
-                force_polling=polls,
-                poll_delay_ms=_POLL_MS,
-                ignore_permission_denied=True,
-                raise_interrupt=False,
-            ):
-                yield {_inside(path, root) for _, path in changes}
-            return
-        except OSError as error:
-            if polls:
-                raise
-            _log.warning("mirror: files are polled, since the system does not watch more of them: %s", error)
+    async def close(self) -> None:
+        """Watch no more."""
+        self._stop.set()
+        await asyncio.to_thread(self._thread.join)
 
+    def _run(self) -> None:
+        for polls in (False, True):
+            try:
+                self._watch(polls=polls)
+                return
+            except Exception as error:
+                if polls:
+                    _log.error("mirror: files are not watched, only looked at now and then: %s", error)
+                else:
+                    _log.warning("mirror: files are polled, since the system does not watch them: %s", error)
 
-def _inside(path: str, root: Path) -> str:
-    return os.path.relpath(path, root).replace(os.sep, "/")
+    def _watch(self, *, polls: bool) -> None:
+        from watchfiles import watch
+
+        for changes in watch(
+            self._root,
+            watch_filter=lambda _, path: _is_watched(self._inside(path)),
+            debounce=_DEBOUNCE_MS,
+            step=_STEP_MS,
+            rust_timeout=_STOP_MS,
+            stop_event=self._stop,
+            force_polling=polls,
+            poll_delay_ms=_POLL_MS,
+            ignore_permission_denied=True,
+        ):
+            paths = {self._inside(path) for _, path in changes}
+            if not self._stop.is_set():
+                self._loop.call_soon_threadsafe(self._told, paths)
+
+    def _inside(self, path: str) -> str:
+        return os.path.relpath(path, self._root).replace(os.sep, "/")
 
 
 def _is_watched(path: str) -> bool:

@@ -59,7 +59,7 @@ async def test_an_edit_of_the_words_is_an_update_in_history(tmp_path: Path) -> N
         [line, _] = await mirror.service.history(HOME, memory_id=fact.id)
         assert (line.verb, line.by.who, line.before) == ("update", "mirror", {"content": "The bike is red"})
         assert said(path)["version"] == 2
-        assert not (await mirror.sync()).changed
+        assert not (await mirror.sync()).written
 
 
 async def test_an_edit_of_the_front_matter_is_an_update(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_a_file_that_is_deleted_is_forgotten_and_lies_with_the_tombstones(
         assert (await mirror.record(fact.id)).status is Status.FORGOTTEN
         [path] = mirror.tombstones()
         assert (said(path)["status"], body(path)) == ("forgotten", "The bike is red")
-        assert not (await mirror.sync()).changed
+        assert not (await mirror.sync()).written
 
 
 async def test_a_tombstone_that_is_put_back_is_restored(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_a_renamed_file_changes_nothing_and_keeps_its_name(tmp_path: Path)
         new = path.with_name("bike.md")
         path.rename(new)
         done = await mirror.sync()
-        assert (done.taken.forgotten, done.taken.added, done.changed) == (0, 0, [])
+        assert (done.taken.forgotten, done.taken.added, done.written) == (0, 0, [])
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         await mirror.sync()
         assert mirror.files() == [new]
@@ -228,7 +228,7 @@ async def test_the_snapshot_lost_costs_nothing(tmp_path: Path) -> None:
         path = mirror.file("red")
         shutil.rmtree(tmp_path / ".recollect")
         done = await mirror.sync()
-        assert (done.changed, done.taken.added, done.taken.edited, mirror.files()) == ([], 0, 0, [path])
+        assert (done.written, done.taken.added, done.taken.edited, mirror.files()) == ([], 0, 0, [path])
         # What only the ledger changed meanwhile is no edit of the file.
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         shutil.rmtree(tmp_path / ".recollect")
@@ -268,7 +268,7 @@ async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Pat
             (turn.id, turn.position, turn.content) for turn in turns
         ]
         assert await mirror.service.users() == ["default", "team/a"]
-        assert not (await mirror.sync()).changed
+        assert not (await mirror.sync()).written
 
 
 async def test_a_ledger_put_back_to_an_earlier_day_learns_from_the_folder_what_came_after(tmp_path: Path) -> None:

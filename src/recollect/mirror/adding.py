@@ -39,6 +39,8 @@ class Taken:
     conflicts: int = 0
     bad: int = 0
     put: Put = field(default_factory=Put)
+    # Files that were taken in, wherever a person put them.
+    paths: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
 
     def add(self, other: Taken) -> None:
@@ -46,6 +48,7 @@ class Taken:
         for name in ("added", "edited", "forgotten", "restored", "conflicts", "bad"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.put.add(other.put)
+        self.paths += other.paths
         self.again += other.again
 
 
@@ -138,6 +141,7 @@ async def _know(added: Sequence[tuple[Seen, MemoryRecord]], taken: Taken, *, des
     ]
     await asyncio.to_thread(desk.state.put, rows)
     taken.added += len(added)
+    taken.paths += [row.path for row in rows]
     for seen, record in added:
         if role_of(record) == SUMMARY and not seen.spot.is_tombstone:
             await desk.sum_up(record, by=by)

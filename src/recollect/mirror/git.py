@@ -5,6 +5,7 @@ The `git` program does it, on a repository of the folder's own, with none of the
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -15,10 +16,12 @@ from recollect.errors import InvalidSettings, StoreUnavailable
 from recollect.mirror.git_erase import rewrite
 from recollect.mirror.layout import CONFLICTS, ENTRIES, USERS
 
+_log = logging.getLogger("recollect")
 _NAME, _EMAIL = "Recollect", "recollect@localhost"
 # Only what is mirrored is versioned; beside it may lie a database, keys and logs.
 _EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
 _LONGEST_S = 600
+_MOST_LEFT_OUT = 1000
 _SAFE = (
     *("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}", "-c", "core.hooksPath=/dev/null"),
     *("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false"),
@@ -42,7 +45,7 @@ class Git:
         return self._root / ".git"
 
     def begin(self) -> None:
-        """Make the repository if there is none, and finish what was broken off; commit what is not yet."""
+        """Make the repository if there is none, and finish what was broken off."""
         self._recover()
         if not self.folder.exists():
             self._run("init", "-q", "-b", "main")
@@ -52,16 +55,14 @@ class Git:
             )
         self._exclude(self.folder)
         self._unlock()
-        self.commit_all("Keep what was there")
 
-    def commit_all(self, message: str) -> bool:
-        """Commit whatever is otherwise than in the last commit."""
+    def commit_all(self, message: str, *, but: Sequence[str] = ()) -> bool:
+        """Commit whatever is otherwise than in the last commit, but for some paths."""
         there = [name for name in (ENTRIES, CONFLICTS, USERS) if (self._root / name).is_dir()]
-        tracked = self._run("ls-files", "-z", "--", ENTRIES, CONFLICTS, USERS)
-        if there or tracked:
-            self._run("add", "-A", "--", *there) if there else self._run(
-                "rm", "-rq", "--cached", "--ignore-unmatch", "."
-            )
+        if there:
+            # One that has no files at all is not known to git.
+            left_out = [f":(exclude,literal){path}" for path in but[:_MOST_LEFT_OUT]]
+            self._run("add", "-A", "--", *there, *left_out)
         return self._commit(message)
 
     def commit(self, paths: Iterable[str], message: str) -> bool:
@@ -97,6 +98,18 @@ class Git:
         """
         if self.head() is None:
             return 0
+        try:
+            return self._rewrite(ids, paths, below)
+        except StoreUnavailable as error:
+            # Versions can be done without; what was erased cannot stay.
+            _log.warning("mirror: all versions are dropped, since they could not be written anew: %s", error)
+            count = int(self._run("rev-list", "--all", "--count") or 0)
+            shutil.rmtree(self.folder)
+            self.begin()
+            self.commit_all("Go on after an erasure")
+            return count
+
+    def _rewrite(self, ids: Iterable[str], paths: Iterable[str], below: Sequence[str]) -> int:
         new = self._root / ".git.new"
         shutil.rmtree(new, ignore_errors=True)
         self._run("init", "-q", "--bare", "-b", "main", str(new), bare=True)
@@ -124,7 +137,7 @@ class Git:
             os.rename(self.folder, old)
         os.rename(new, self.folder)
         (self.folder / "complete").unlink(missing_ok=True)
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)
 
     def _recover(self) -> None:
         new, old = self._root / ".git.new", self._root / ".git.old"

@@ -91,7 +91,7 @@ def _sift_blob(source: IO[bytes], target: IO[bytes], sieve: _Sieve) -> None:
     size = source.readline()
     while not size.startswith(b"data "):
         size = source.readline()
-    data = source.read(int(size[5:]))
+    data = source.read(int(size[5:])) + source.readline()
     if sieve.keeps(mark.split()[1], data):
         target.write(b"blob\n" + mark + size + data)
 

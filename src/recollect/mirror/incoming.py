@@ -153,7 +153,7 @@ class Reader:
                 raise InvalidInput(f"it is a copy of the file of memory {record.id}: change its words, or remove it")
             case Step.KNOW | Step.WRITE:
                 is_same = not is_gone(record) and not seen.page.changes(page_of(record))
-                await self._know(seen, record, version=record.version if is_same else 0)
+                await self._know(seen, record, taken, version=record.version if is_same else 0)
                 await self._desk.write(seen.user, [record], taken)
             case Step.EDIT:
                 await self._edit(seen, record, taken, by=by)
@@ -170,9 +170,18 @@ class Reader:
                 if taken.added > before:
                     await self._desk.service.forget(Scope(seen.user), record.id, by=by, sources=False)
 
-    async def _know(self, seen: Seen, record: MemoryRecord, *, version: int) -> None:
-        row = Row(path=seen.path, user=seen.user, id=record.id, version=version, digest=seen.digest, stamp=seen.stamp)
+    async def _know(self, seen: Seen, record: MemoryRecord, taken: Taken, *, version: int) -> None:
+        row = Row(
+            path=seen.path,
+            user=seen.user,
+            id=record.id,
+            version=version,
+            digest=seen.digest,
+            stamp=seen.stamp,
+        )
+        moved = await asyncio.to_thread(self._state.row, seen.user, record.id)
         await asyncio.to_thread(self._state.put, [row])
+        taken.paths += [seen.path, *([moved.path] if moved is not None and moved.path != seen.path else [])]
 
     async def _edit(self, seen: Seen, record: MemoryRecord, taken: Taken, *, by: By) -> None:
         changes = seen.page.changes(page_of(record))
@@ -188,7 +197,7 @@ class Reader:
             taken.edited += 1
         if role_of(record) == SUMMARY and "content" in fields:
             await self._desk.sum_up(record, by=by)
-        await self._know(seen, record, version=0)
+        await self._know(seen, record, taken, version=0)
         # It is written anew, without secrets and with its new version.
         await self._desk.write(seen.user, [record], taken)
 
@@ -202,6 +211,7 @@ class Reader:
 
         await asyncio.to_thread(keep)
         taken.conflicts += 1
+        taken.paths.append(path)
         _log.warning(
             "mirror: %s was edited while its memory changed: the edit stands, the other is in %s", seen.path, path
         )

@@ -98,6 +98,9 @@ class Mirror:
                 return await together.let_go(user)
         except StoreBusy:
             return await self._await_other(user)
+        except (RecollectError, OSError) as error:
+            _log.error("mirror: what was erased is still in %s: %s", self._root, error)
+            return Cleared("mirror", reached=False, note=f"it is removed when the mirror next starts: {error}")
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[Together]:
@@ -262,18 +265,20 @@ class Mirror:
         return [user for user in some if user not in heard]
 
     def _note(self, done: Synced) -> None:
-        if done.changed or done.taken.edited or done.taken.added:
+        if done.changed or done.is_whole:
             self._uncommitted.append(done)
         self._unsnapped |= done.users
         self._unsnapped |= {self._root_user} if done.taken.put.changed or done.taken.added else set()
 
     async def _commit(self, together: Together, done: Synced) -> None:
-        if together.git is not None:
-            changed = done.changed
-            if done.taken.added or not changed:
-                await asyncio.to_thread(together.git.commit_all, message_of(done))
-            else:
-                await asyncio.to_thread(together.git.commit, changed, message_of(done))
+        if together.git is None:
+            return
+        if done.is_whole:
+            # Nobody has committed what was done while nobody mirrored. What is left aside may hold anything.
+            aside = [bad.path for bad in await asyncio.to_thread(together.state.bad)]
+            await asyncio.to_thread(together.git.commit_all, message_of(done), but=aside)
+        else:
+            await asyncio.to_thread(together.git.commit, done.changed, message_of(done))
 
     async def _snap(self, together: Together, *, is_last: bool) -> None:
         if not self._unsnapped:

@@ -108,14 +108,13 @@ class Writer:
         return done
 
     def remove(self, rows: Iterable[Row]) -> Put:
-        """Remove the files of memories that there are no more."""
-        rows, done = list(rows), Put()
+        """Remove the files of memories that are not to be shown; what was last seen of them is not forgotten yet."""
+        done = Put()
         for row in rows:
             if self._folder.remove(row.path):
                 done.removed.append(row.path)
             self._folder.remove_empty(row.path)
         self._folder.sync()
-        self._state.drop(rows)
         return done
 
     def _step(self, user: str, record: MemoryRecord, done: Put, *, again: bool) -> _Step | None:
@@ -123,6 +122,7 @@ class Writer:
         if not is_shown(record):
             if row is not None:
                 done.add(self.remove([row]))
+                self._state.drop([row])
             return None
         gone = is_gone(record)
         if (

@@ -43,11 +43,18 @@ class Synced:
     taken: Taken = field(default_factory=Taken)
     put: Put = field(default_factory=Put)
     users: set[str] = field(default_factory=set)
+    # Whether all files were compared.
+    is_whole: bool = False
+
+    @property
+    def written(self) -> list[str]:
+        """The paths that we wrote or removed."""
+        return [*self.put.changed, *self.taken.put.changed]
 
     @property
     def changed(self) -> list[str]:
-        """The paths at which something is otherwise now."""
-        return [*self.put.changed, *self.taken.put.changed]
+        """The paths at which something is otherwise now, whoever did it."""
+        return [*self.taken.paths, *self.written]
 
 
 class Together:
@@ -67,7 +74,7 @@ class Together:
 
     async def start(self, progress: Progress) -> Synced:
         """Compare all of it, and bring it together."""
-        done = Synced()
+        done = Synced(is_whole=True)
         is_new = await self._know_ledger()
         found = await asyncio.to_thread(self._scan)
         await asyncio.to_thread(self._find_lost)
@@ -259,9 +266,11 @@ class Together:
             self.write_snapshots([user])
         self.folder.sync()
         counts = {"files": len(paths)}
-        if self.git is not None and (paths or everything):
+        if self.git is not None and (gone or everything):
             below = [f"{base}{ENTRIES}/", f"{base}{CONFLICTS}/"] if everything else []
-            counts["commits"] = self.git.forget(ids, paths, below=below)
+            counts["commits"] = self.git.forget(ids, {*paths, *(row.path for row in gone)}, below=below)
+        # Last of all: whatever breaks off before is done again.
+        self.state.drop(gone)
         return counts
 
     def _names(self, path: str, ids: set[str]) -> bool:

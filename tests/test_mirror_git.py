@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from mirror_samples import BY, HOME, Kept, body, kept, until, watched
 
-from recollect.errors import InvalidSettings
 from recollect.mirror import git as module
 from recollect.model.erase import Cleared, Erase, Receipt, Target
 from recollect.model.scope import Scope
@@ -222,8 +221,12 @@ def test_a_rewrite_that_was_broken_off_is_finished_or_taken_back(tmp_path: Path)
     assert not list(tmp_path.glob(".git.*"))
 
 
-async def test_without_git_it_is_said_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_git_there_are_files_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
     async with kept(tmp_path, mirror_git=True) as mirror:
-        with pytest.raises(InvalidSettings, match="mirror_git = false"):
-            await mirror.sync()
+        await mirror.add("The bike is red")
+        await mirror.sync()
+        assert mirror.files()
+        assert "mirror_git = false" in caplog.text

@@ -13,7 +13,6 @@ import pytest
 from served_proxy import BUDGET, QUESTION, Served, chat, served
 
 from recollect.cli.proxy_options import proxy_settings
-from recollect.errors import InvalidSettings
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -112,8 +111,7 @@ def test_the_options_of_the_markdown_proxy_stand_for_settings() -> None:
     assert (found.search_limit, found.quota_project, found.diversity) == (7, 9, 0.5)
     assert (found.recency_weight, found.search_min_score) == (0.1, 0.2)
     assert (found.learn, found.summary_every, found.log_level) == ("off", 0, "warning")
-    with pytest.raises(InvalidSettings, match="git-versioning"):
-        proxy_settings({"git_versioning": True})
+    assert proxy_settings({"git_versioning": False}) == {"mirror_git": False}
 
 
 def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: Served) -> None:

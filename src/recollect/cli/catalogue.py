@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "backup": Listed("backup:backup", "Make, verify and restore backups of everything."),
         "export": Listed("export:export", "Write memories and turns out as JSON Lines."),
         "import": Listed("import_:import_", "Bring in memories: what export wrote, or what another product keeps."),
+        "mirror": Listed("mirror:mirror", "Show and check the memories that are Markdown files."),
     },
     "Measure": {
         "eval": Listed("eval_:eval_", "Measure how well it finds, on data of yours."),

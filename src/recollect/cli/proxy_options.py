@@ -9,7 +9,6 @@ import click
 
 from recollect.cli.given import Sectioned
 from recollect.cli.numbers import Number, WholeNumber
-from recollect.errors import InvalidSettings
 
 _SECTION = "As the Markdown memory proxy"
 # Which settings an option stands for; one endpoint and one key served for everything there.
@@ -23,6 +22,7 @@ _SETTINGS = {
     "mmr_lambda": ("diversity",),
     "recency_weight": ("recency_weight",),
     "score_threshold": ("search_min_score",),
+    "git_versioning": ("mirror_git",),
     "log_level": ("log_level",),
 }
 _SHARE = Number(0, 1)
@@ -38,7 +38,7 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--recency-weight", {"type": _SHARE, "metavar": "SHARE", "help": "How much being recent counts, from 0 to 1."}),
     ("--score-threshold", {"type": _SHARE, "metavar": "SHARE", "help": "What is less relevant is left out."}),
     ("--summarization/--no-summarization", {"default": None, "help": "Learn and sum up, or keep turns alone."}),
-    ("--git-versioning/--no-git-versioning", {"default": None, "help": "Not there yet; history is kept anyway."}),
+    ("--git-versioning/--no-git-versioning", {"default": None, "help": "Version the files with git, or not."}),
     (
         "--log-level",
         {"type": click.Choice(["debug", "info", "warning", "error"]), "help": "How much is logged. [default: info]"},
@@ -55,8 +55,6 @@ def proxy_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def proxy_settings(given: dict[str, Any]) -> dict[str, Any]:
     """The settings that the options given stand for."""
-    if given.get("git_versioning"):
-        raise InvalidSettings("there are no Markdown files to version yet; leave --git-versioning out")
     settings: dict[str, Any] = {}
     for name, stands_for in _SETTINGS.items():
         if given.get(name) is not None:

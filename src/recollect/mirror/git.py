@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from recollect.errors import InvalidSettings, StoreUnavailable
+from recollect.errors import StoreUnavailable, Unsupported
 from recollect.mirror.git_erase import rewrite
 from recollect.mirror.layout import CONFLICTS, ENTRIES, USERS
 
@@ -36,7 +36,7 @@ class Git:
         self._root = root
         program = shutil.which("git")
         if program is None:
-            raise InvalidSettings("mirror_git needs the program git: install it, or set mirror_git = false")
+            raise Unsupported("there is no program git: install it, or set mirror_git = false")
         self._program = program
 
     @property

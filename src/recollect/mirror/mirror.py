@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
-from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUnavailable
+from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUnavailable, Unsupported
 from recollect.ledger.protocol import Ledger
 from recollect.mirror.git import Git
 from recollect.mirror.hold import STATE, Hold, own_folder
@@ -119,7 +119,7 @@ class Mirror:
             raise StoreBusy(f"another process mirrors {self._root}")
         try:
             state = State(own_folder(self._root) / STATE)
-            git = Git(self._root) if self._has_git else None
+            git = self._open_git() if self._has_git else None
             together = Together(
                 self._root,
                 state,
@@ -139,6 +139,13 @@ class Mirror:
             raise
         self._open = together
         return together
+
+    def _open_git(self) -> Git | None:
+        try:
+            return Git(self._root)
+        except Unsupported as error:
+            _log.warning("mirror: files are kept without versions: %s", error)
+            return None
 
     def _let_go(self) -> None:
         if self._open is not None:

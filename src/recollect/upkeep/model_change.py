@@ -29,18 +29,20 @@ from recollect.upkeep.reembed import BATCH, drop_replaced, embed_missing
 
 _log = logging.getLogger("recollect")
 # Whoever is killed is followed by another after so long.
-LEASE_S = 20.0
-_RENEW_S = 4.0
+LEASE_S = 10.0
+_RENEW_S = 2.0
 _TELL_S = 10.0
 _LOOK_S = 1.0
 _FIRST_WAIT_S, _MOST_WAIT_S = 1.0, 60.0
 # A batch holds the interpreter and the ledger's writer for a few milliseconds; recalls wait for no more than that.
 _POLITE_BATCH = 64
 _POLITE_REST = 1.0
+# While others go on writing there is always a memory without a vector; so few can be left to the catching up.
+_ENOUGH = 64
 # Every process has noticed a switch by then.
 _NOTICED_S = 3.0
 # What processes wrote that had not yet noticed the switch gets its vectors so long after it.
-_CATCH_UP_S = (1.0, 3.0, 10.0, 30.0, 120.0)
+_CATCH_UP_S = (0.2, 1.0, 3.0, 10.0, 30.0, 120.0)
 _CATCH_UP_FOR = timedelta(minutes=10)
 
 
@@ -188,6 +190,7 @@ class ModelChange:
                 progress=tell,
                 batch_size=_POLITE_BATCH if polite else BATCH,
                 rest=_POLITE_REST if polite else 0.0,
+                enough=_ENOUGH,
             )
             current = await self._ledger.make_current(model, origin, instead_of=self._searched.model)
         self._note(None)
@@ -211,7 +214,11 @@ class ModelChange:
             if await self._ledger.hold_model(self._serving.model, origin, who=self._who, for_s=LEASE_S):
                 async with self._held(self._serving.model, origin):
                     await embed_missing(
-                        ledger=self._ledger, embedder=self._serving, batch_size=_POLITE_BATCH, rest=_POLITE_REST
+                        ledger=self._ledger,
+                        embedder=self._serving,
+                        batch_size=_POLITE_BATCH,
+                        rest=_POLITE_REST,
+                        enough=_ENOUGH,
                     )
 
     @asynccontextmanager

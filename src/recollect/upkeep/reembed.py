@@ -31,34 +31,34 @@ async def embed_missing(
     progress: Callable[[int], None] = lambda done: None,
     batch_size: int = BATCH,
     rest: float = 0.0,
+    enough: int = 0,
 ) -> int:
     """Embed what lacks a vector, of one user or of all; gives how many memories that were.
 
-    It can be broken off and begun again. After each batch it rests for so many times as long as that took. A text
+    It can be broken off and begun again. It goes over everything until it has found no more than `enough` to do,
+    for others may go on writing. At first it rests after each batch for so many times as long as that took. A text
     that the embedder refuses by itself is left without a vector, and found by its words.
     """
     done = after = fresh = 0
     refused: set[int] = set()
     while True:
-        batch = await ledger.unembedded(embedder.model, limit=batch_size, after=after, user=user)
-        if not batch:
-            # At the end it looks once more from the start: a row may have been committed behind our back.
-            if not fresh:
-                return done
-            after = fresh = 0
-            continue
-        after = batch[-1].row
-        wanted = [each for each in batch if each.row not in refused]
-        if not wanted:
-            continue
         begun = perf_counter()
-        vectors = await _vectors(wanted, embedder)
-        refused |= {each.row for each in wanted} - vectors.keys()
-        await _keep(ledger, embedder, [each for each in wanted if each.row in vectors], vectors)
-        fresh, done = fresh + len(vectors), done + len(vectors)
-        progress(done)
-        if rest:
+        batch = await ledger.unembedded(embedder.model, limit=batch_size, after=after, user=user)
+        wanted = [each for each in batch if each.row not in refused]
+        if wanted:
+            vectors = await _vectors(wanted, embedder)
+            refused |= {each.row for each in wanted} - vectors.keys()
+            await _keep(ledger, embedder, [each for each in wanted if each.row in vectors], vectors)
+            fresh, done = fresh + len(vectors), done + len(vectors)
+            progress(done)
+        if len(batch) == batch_size or (batch and not enough):
+            after = batch[-1].row
             await asyncio.sleep((perf_counter() - begun) * rest)
+        elif fresh <= enough:
+            return done
+        else:
+            # It looks once more from the start: a row may have been committed behind our back.
+            after, fresh, rest = 0, 0, 0.0
 
 
 async def drop_replaced(ledger: Ledger, *, before: datetime | None = None) -> None:

@@ -1,0 +1,261 @@
+"""Another embedding model, while memories are written and searched: no error, and none is missing meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_samples import ModelServer, by_meaning, embedded_by, fill, said, settings_of, until, until_served
+
+from recollect import AsyncMemory
+from recollect.errors import InvalidInput, ModelUnavailable
+from recollect.ledger.model_states import Origin, current_of
+from recollect.ledger.sqlite import open_sqlite
+from recollect.model.change import Add
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.models.embedding import EmbeddingModel, Role
+from recollect.settings import Settings
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.postgres_server import running_server
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, turn
+from recollect.upkeep.reembed import drop_replaced, embed_missing
+
+COUNT = 80
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a change of few memories takes many steps, and who is gone is soon followed."""
+    monkeypatch.setattr("recollect.upkeep.model_change._POLITE_BATCH", 8)
+    monkeypatch.setattr("recollect.upkeep.model_change._FIRST_WAIT_S", 0.05)
+    monkeypatch.setattr("recollect.upkeep.model_change._NOTICED_S", 0.0)
+
+
+@pytest.fixture
+def llm() -> Iterator[ScriptedLLM]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def other() -> Iterator[ScriptedLLM]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def database(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    if request.param == "sqlite":
+        yield ""
+        return
+    async with running_server().database() as dsn:
+        yield dsn
+
+
+@pytest.mark.parametrize("dimensions", [32, 64], ids=["of other dimensions", "of the same dimensions"])
+async def test_every_memory_is_found_by_meaning_before_during_and_after_a_change(
+    tmp_path: Path, llm: ScriptedLLM, database: str, dimensions: int
+) -> None:
+    old = settings_of(tmp_path, llm, "old", 64, database=database)
+    await fill(old, COUNT)
+    new = settings_of(tmp_path, llm, "new", dimensions, database=database)
+    async with AsyncMemory(settings=new) as memory:
+        assert (await memory._open()).model.name == "old"
+        assert await by_meaning(memory, 3)
+        await memory.start_worker()
+        written = COUNT
+        while (await memory._open()).model.name == "old":
+            await memory.add(said(written), user_id="a")
+            assert (await memory._open()).model.name == "new" or await by_meaning(memory, written)
+            await by_meaning(memory, written % COUNT)
+            written += 1
+        for number in range(written):
+            # What was written in the moment of the switch gets its vector a moment later.
+            await until(partial(by_meaning, memory, number))
+        states = await memory.embedding_models()
+        assert [(state.model.name, state.is_current) for state in states] == [("old", False), ("new", True)]
+
+
+async def test_whoever_was_given_the_old_service_can_go_on_with_it(tmp_path: Path, llm: ScriptedLLM) -> None:
+    await fill(settings_of(tmp_path, llm, "old", 64), 20)
+    async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
+        held = await memory._open()
+        assert await memory.reembed() == 20
+        assert (await memory._open()).model.name == "new"
+        assert held.model.name == "old"
+        # A vector of the old model is kept as one of the old model, whatever is searched by now.
+        await memory.add("likes gin", user_id="a")
+        assert [state.model.name for state in await held.model_states()] == ["old", "new"]
+        assert await by_meaning(memory, 7)
+
+
+async def test_a_memory_that_stays_open_notices_that_another_has_switched(tmp_path: Path, llm: ScriptedLLM) -> None:
+    old = settings_of(tmp_path, llm, "old", 64)
+    await fill(old, 20)
+    async with AsyncMemory(settings=old) as stays:
+        assert await by_meaning(stays, 1)
+        async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as changes:
+            await changes.reembed()
+        await until_served(stays, "new")
+        assert await by_meaning(stays, 1)
+        # What it writes now has vectors of the new model only.
+        await stays.add(said(20), user_id="a")
+        assert await by_meaning(stays, 20)
+
+
+async def test_who_comes_with_old_settings_does_not_change_back(
+    tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = settings_of(tmp_path, llm, "old", 64), settings_of(tmp_path, llm, "new", 32)
+    await fill(old, 20)
+    async with AsyncMemory(settings=new) as memory:
+        await memory.reembed()
+    async with AsyncMemory(settings=old) as late:
+        await late.start_worker()
+        assert (await late._open()).model.name == "new"
+        assert "recollect reembed --back" in caplog.text
+        assert await late.reembed() == 0
+        assert (await late._open()).model.name == "new"
+        assert await by_meaning(late, 5)
+        # What was added meanwhile has no vector of the old model yet.
+        await late.add(said(20), user_id="a")
+        assert await late.reembed(back=True) == 1
+        assert (await late._open()).model.name == "old"
+        assert await by_meaning(late, 20)
+
+
+async def test_an_embedder_that_is_away_in_the_middle_is_waited_for(
+    tmp_path: Path, llm: ScriptedLLM, other: ScriptedLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def waits() -> bool:
+        return "the change of the embedding model waits" in caplog.text
+
+    await fill(settings_of(tmp_path, llm, "old", 64), COUNT)
+    async with AsyncMemory(settings=settings_of(tmp_path, other, "new", 32)) as memory:
+        await memory.start_worker()
+        await asyncio.to_thread(other.wait_for, lambda server: len(embedded_by(server, "new")) > 20)
+        await asyncio.to_thread(other.stop)
+        await until(waits)
+        assert (await memory._open()).model.name == "old"
+        assert await by_meaning(memory, 70)
+        await asyncio.to_thread(other.start)
+        await until_served(memory, "new")
+        assert await by_meaning(memory, 70)
+
+
+async def test_while_the_new_embedder_cannot_be_reached_at_all_the_old_one_serves(
+    tmp_path: Path, llm: ScriptedLLM, other: ScriptedLLM
+) -> None:
+    await fill(settings_of(tmp_path, llm, "old", 64), 20)
+    # Without dimensions the server is asked for them when it is opened.
+    new = settings_of(tmp_path, other, "new", 0)
+    other.stop()
+    async with AsyncMemory(settings=new) as memory:
+        await memory.start_worker()
+        assert (await memory._open()).model.name == "old"
+        assert await by_meaning(memory, 3)
+        other.start()
+        await until_served(memory, "new")
+        assert await by_meaning(memory, 3)
+
+
+async def test_a_key_is_only_sent_to_the_address_it_was_meant_for(
+    tmp_path: Path, llm: ScriptedLLM, other: ScriptedLLM
+) -> None:
+    await fill(settings_of(tmp_path, llm, "old", 64), 3)
+    new = settings_of(tmp_path, other, "new", 32)
+    llm.clear()
+    keyed = Settings(**{**dict(new), "embedder_api_key": "sk-new"})
+    async with AsyncMemory(settings=keyed) as memory:
+        assert await by_meaning(memory, 1)
+    assert llm.calls("embeddings")
+    assert "sk-new" not in str([request.headers for request in llm.requests])
+    llm.clear()
+    both = Settings(**{**dict(keyed), "embedder_before_api_key": "sk-old"})
+    async with AsyncMemory(settings=both) as memory:
+        assert await by_meaning(memory, 1)
+        await memory.reembed()
+    assert {request.headers["authorization"] for request in llm.requests} == {"Bearer sk-old"}
+    assert {request.headers["authorization"] for request in other.requests} == {"Bearer sk-new"}
+
+
+async def test_a_model_that_cannot_be_opened_any_more_is_replaced_at_once(
+    tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AsyncMemory(home=tmp_path, embedder=FakeEmbedder(16, name="gone")) as memory:
+        await memory.import_([{"memory": said(n), "user_id": "a"} for n in range(COUNT)])
+    async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
+        assert "cannot be opened" in caplog.text
+        assert not await by_meaning(memory, 5)
+        await memory.start_worker()
+        for number in range(0, COUNT, 10):
+            await until(partial(by_meaning, memory, number))
+
+
+async def test_a_ledger_without_memories_takes_the_new_model_at_once(tmp_path: Path, llm: ScriptedLLM) -> None:
+    await fill(settings_of(tmp_path, llm, "old", 64), 0)
+    async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
+        assert (await memory._open()).model.name == "new"
+
+
+async def test_the_bundled_model_can_take_the_place_of_another(tmp_path: Path, llm: ScriptedLLM) -> None:
+    await fill(settings_of(tmp_path, llm, "old", 64), 20)
+    async with AsyncMemory(settings=Settings(home=tmp_path, learn="off")) as memory:
+        assert (await memory._open()).model.name == "old"
+        assert await memory.reembed(drop=True) == 20
+        assert (await memory._open()).model.name == "recollect-static-1"
+        assert (await memory.stats())["vectors"] == 20
+
+
+async def test_a_text_that_the_embedder_refuses_keeps_no_other_from_its_vector(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Picky(FakeEmbedder):
+        async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Any:
+            if any("garden7" in text for text in texts):
+                raise InvalidInput("not this one")
+            return await super().embed(texts, role=role)
+
+    async with AsyncMemory(home=tmp_path, embedder=FakeEmbedder(16, name="old")) as memory:
+        await memory.import_([{"memory": said(n), "user_id": "a"} for n in range(10)])
+    async with AsyncMemory(home=tmp_path, embedder=Picky(16, name="picky")) as memory:
+        assert await memory.reembed() == 9
+        assert "stays without a vector" in caplog.text
+        assert [state.model.name for state in await memory.embedding_models() if state.is_current] == ["picky"]
+        assert (await memory.search("garden7", user_id="a"))[0].memory.endswith("garden7")
+
+
+async def test_an_embedder_that_is_away_is_an_error_of_embedding_and_refuses_nothing(tmp_path: Path) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
+        stack.push_async_callback(ledger.close)
+        await ledger.append(Scope("ann", "", "s"), [turn("tea"), turn("milk")], vectors=[None, None], by=BY)
+        away = FakeEmbedder(MODEL.dimensions, name=MODEL.name, fail_with=ModelUnavailable("away"))
+        with pytest.raises(ModelUnavailable):
+            await embed_missing(ledger=ledger, embedder=away)
+        away.fail_with = None
+        assert await embed_missing(ledger=ledger, embedder=away) == 2
+
+
+async def test_vectors_of_the_model_before_are_dropped_after_a_day(tmp_path: Path) -> None:
+    ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
+    new = EmbeddingModel("new", MODEL.dimensions)
+    await ledger.apply(ANN, [Add(memory(), direction(1))], by=BY)
+    await ledger.make_current(MODEL, Origin("bundled"), instead_of=None)
+    await ledger.make_current(new, Origin("neural"), instead_of=MODEL)
+    await drop_replaced(ledger, before=now() - timedelta(days=1))
+    assert await ledger.models() == {MODEL: 1}
+    await drop_replaced(ledger, before=now() + timedelta(seconds=1))
+    assert await ledger.models() == {}
+    current = current_of(await ledger.model_states())
+    assert current is not None
+    assert current.model == new
+    await ledger.close()

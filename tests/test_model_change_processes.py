@@ -1,0 +1,129 @@
+"""Another embedding model where several processes serve one ledger: all of them go over to it, whoever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from model_samples import (
+    ModelServer,
+    embedded_by,
+    fill,
+    model_of,
+    said,
+    settings_of,
+    variables_of,
+    wait_for_model,
+)
+from server_process import ServerProcess, environment
+
+COUNT = 600
+# What a process may take to notice, on a machine that does other things as well; by itself it is one second.
+NOTICED_S = 10.0
+USER = {"X-Memory-User": "a"}
+
+
+@pytest.fixture
+def models() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+def found_by(server: ServerProcess, number: int) -> list[str]:
+    """What a server finds for a word of a memory."""
+    asked = {"query": f"garden{number}", "limit": 5}
+    answer = httpx.post(f"{server.url}/recollect/v1/search", json=asked, headers=USER, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return [hit["memory"] for hit in answer.json()["results"]]
+
+
+class Asking(threading.Thread):
+    """Adds memories to a server and looks for them and for others, until it is told that it is over."""
+
+    def __init__(self, server: ServerProcess, first: int) -> None:
+        super().__init__(daemon=True)
+        self._server, self._number = server, first
+        self.over = threading.Event()
+        self.wrong: list[str] = []
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            self._ask(self._number)
+            self._number += 1
+
+    def _ask(self, number: int) -> None:
+        try:
+            new = {"content": said(number)}
+            added = httpx.post(f"{self._server.url}/recollect/v1/memories", json=new, headers=USER, timeout=60)
+            assert added.status_code == 201, added.text
+            for each in (number, number % COUNT):
+                assert said(each) in found_by(self._server, each), f"{said(each)} is missing"
+        except (AssertionError, httpx.HTTPError) as error:
+            self.wrong.append(repr(error))
+
+
+def test_two_servers_go_over_together_while_they_are_searched_and_written_to(
+    tmp_path: Path, models: ModelServer
+) -> None:
+    home = tmp_path / "home"
+    asyncio.run(fill(settings_of(home, models, "old", 64), COUNT))
+    # The first has the old settings still, as in the middle of a deployment.
+    with (
+        ServerProcess(home, **variables_of(models, "old", 64)) as first,
+        ServerProcess(home, **variables_of(models, "new", 32)) as second,
+    ):
+        asking = [Asking(first, 1000), Asking(second, 2000)]
+        for each in asking:
+            each.start()
+        seen = [wait_for_model(second, "new"), wait_for_model(first, "new")]
+        for each in asking:
+            each.over.set()
+            each.join()
+            assert each.wrong == []
+        assert abs(seen[0] - seen[1]) < NOTICED_S
+    # Both wanted to make the vectors, and one did.
+    numbers = [int(text.partition("garden")[2]) for text in embedded_by(models, "new")]
+    assert sorted(number for number in numbers if number < COUNT) == list(range(COUNT))
+
+
+def test_who_is_killed_in_the_middle_is_followed_by_another_that_goes_on(tmp_path: Path, models: ModelServer) -> None:
+    home, new = tmp_path / "home", variables_of(models, "new", 32)
+    asyncio.run(fill(settings_of(home, models, "old", 64), COUNT))
+    models.texts["new"] = COUNT // 2
+    with ServerProcess(home, **new) as server:
+        models.wait_for(lambda each: len(embedded_by(each, "new")) > COUNT // 2)
+        [old, coming] = status(home, new)
+        assert (old["model"], old["state"], old["embedder"]) == ("old", "current", "openai:old")
+        assert (coming["model"], coming["state"], coming["total"]) == ("new", "coming", COUNT)
+        told = httpx.get(f"{server.url}/ready", timeout=60).json()
+        assert told["status"] == "ready"
+        assert told["model_change"] == {
+            "embedding_model": "new", "dimensions": 32, "done": coming["done"], "total": COUNT
+        }  # fmt: skip
+        assert model_of(server) == "old"
+        assert said(7) in found_by(server, 7)
+        server.process.kill()
+    del models.texts["new"]
+    with ServerProcess(home, **new) as server:
+        assert said(7) in found_by(server, 7)
+        wait_for_model(server, "new")
+        assert said(7) in found_by(server, 7)
+        assert "model_change" not in httpx.get(f"{server.url}/ready", timeout=60).json()
+    assert [each["state"] for each in status(home, new)] == ["replaced", "current"]
+    # Nothing is done twice but the batch that was under way.
+    assert len(embedded_by(models, "new")) <= COUNT + 64
+
+
+def status(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:
+    """What the command line says of the models."""
+    command = [sys.executable, "-m", "recollect.cli.main", "reembed", "--status", "--json"]
+    told = subprocess.run(command, env=environment(home, **variables), capture_output=True, text=True, check=True)
+    found: list[dict[str, object]] = json.loads(told.stdout)["models"]
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel, Role
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.postgres_server import running_server
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, turn
 from recollect.upkeep.reembed import drop_replaced, embed_missing
@@ -51,19 +50,15 @@ def other() -> Iterator[ScriptedLLM]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def database(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    if request.param == "sqlite":
-        yield ""
-        return
-    async with running_server().database() as dsn:
-        yield dsn
-
-
-@pytest.mark.parametrize("dimensions", [32, 64], ids=["of other dimensions", "of the same dimensions"])
+@pytest.mark.parametrize(
+    ("store", "dimensions"),
+    [("sqlite", 32), ("sqlite", 64), ("postgres", 32)],
+    ids=["SQLite", "SQLite, of the same dimensions", "PostgreSQL"],
+)
 async def test_every_memory_is_found_by_meaning_before_during_and_after_a_change(
-    tmp_path: Path, llm: ScriptedLLM, database: str, dimensions: int
+    tmp_path: Path, llm: ScriptedLLM, dsn: str, store: str, dimensions: int
 ) -> None:
+    database = dsn if store == "postgres" else ""
     old = settings_of(tmp_path, llm, "old", 64, database=database)
     await fill(old, COUNT)
     new = settings_of(tmp_path, llm, "new", dimensions, database=database)
@@ -213,6 +208,22 @@ async def test_the_bundled_model_can_take_the_place_of_another(tmp_path: Path, l
         assert await memory.reembed(drop=True) == 20
         assert (await memory._open()).model.name == "recollect-static-1"
         assert (await memory.stats())["vectors"] == 20
+
+
+async def test_callers_that_bring_vectors_of_the_other_model_are_served_by_their_words(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
+    await fill(settings_of(tmp_path, llm, "old", 64), 20)
+    async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
+        await memory.start_worker()
+        await until_served(memory, "new")
+        # Its caller has the old model still.
+        await memory.add(said(20), user_id="a", embedding=[1.0] * 64)
+        assert await by_meaning(memory, 20)
+        found = await memory.search(said(20), user_id="a", embedding=[1.0] * 64)
+        assert said(20) in [hit.memory for hit in found]
+        with pytest.raises(InvalidInput, match="shape"):
+            await memory.add("likes gin", user_id="a", embedding=[1.0] * 7)
 
 
 async def test_a_text_that_the_embedder_refuses_keeps_no_other_from_its_vector(

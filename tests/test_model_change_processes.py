@@ -24,7 +24,7 @@ from model_samples import (
 )
 from server_process import ServerProcess, environment
 
-COUNT = 600
+COUNT = 300
 # What a process may take to notice, on a machine that does other things as well; by itself it is one second.
 NOTICED_S = 10.0
 USER = {"X-Memory-User": "a"}

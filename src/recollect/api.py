@@ -70,13 +70,12 @@ class AsyncMemory(Moves, Caring, Opening):
         at least as confident, or a `correction`.
         """
         from recollect.remember import NewMemory
-        from recollect.write.embed import ready_made
 
         service = await self._open()
         new = NewMemory(
             content=content,
             fields=fields,
-            vector=None if embedding is None else ready_made(embedding, service.model),
+            vector=await service.care.given_vector(embedding),
             correction=correction,
         )
         scope = read_scope(user_id, project_id, session_id)
@@ -194,7 +193,6 @@ class AsyncMemory(Moves, Caring, Opening):
         """
         from recollect.language.when import spoken_of
         from recollect.recall import Search
-        from recollect.write.embed import ready_made
 
         service = await self._open()
         query = checked_text(query, name="query")
@@ -204,7 +202,7 @@ class AsyncMemory(Moves, Caring, Opening):
             limit=read_limit(self.settings.search_limit if limit is None else limit),
             filter=both(read_filter(filters), times.filter),
             min_score=self._least(min_score),
-            vector=None if embedding is None else ready_made(embedding, service.model),
+            vector=await service.care.given_vector(embedding),
             as_of=read_time(as_of, name="as_of"),
             periods=times.periods,
             explain=explain,

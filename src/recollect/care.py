@@ -37,6 +37,7 @@ from recollect.upkeep.run import Run
 from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
 from recollect.write.counted import counted_extraction
+from recollect.write.embed import given_vector
 from recollect.write.means import Means
 from recollect.write.triggers import closing
 
@@ -264,6 +265,12 @@ class Care:
             return list(await self._means.embedder.embed(questions, role="query"))
         except RecollectError:
             return [None] * len(questions)
+
+    async def given_vector(self, embedding: Sequence[float] | None) -> Vector | None:
+        """A vector that a caller brings along, if it is of the model that is searched."""
+        if embedding is None:
+            return None
+        return await given_vector(embedding, self._means.embedder.model, ledger=self._ledger)
 
     async def sessions(self, user: str, *, limit: int = 100, after: Conversation | None = None) -> list[Conversation]:
         """A user's conversations, the latest first; `after` ended the page before."""

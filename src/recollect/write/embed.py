@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidInput, RecollectError
+from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Change, Supersede, Update
 from recollect.models.embedding import Embedder, EmbeddingModel
 
@@ -47,6 +48,20 @@ def new_text(change: Change) -> str | None:
 
 def _embedded(change: Change, vector: Vector | None) -> Change:
     return replace(change, vector=vector) if isinstance(change, (Add, Supersede, Update)) else change
+
+
+async def given_vector(embedding: Sequence[float], model: EmbeddingModel, *, ledger: Ledger) -> Vector | None:
+    """A vector that a caller brings along; None if it is as long as those of a model before or to come.
+
+    While the model is changed, callers change too, each at a time of its own: then the text is embedded here instead.
+    """
+    try:
+        return ready_made(embedding, model)
+    except InvalidInput:
+        lengths = {state.model.dimensions for state in await ledger.model_states()} - {model.dimensions}
+        if not hasattr(embedding, "__len__") or len(embedding) not in lengths:
+            raise
+        return None
 
 
 def ready_made(embedding: Sequence[float], model: EmbeddingModel) -> Vector:

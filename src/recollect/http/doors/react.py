@@ -18,10 +18,9 @@ from recollect.model.times import as_utc, now
 from recollect.remember import NewMemory
 from recollect.service import Service
 from recollect.settings import Settings
-from recollect.write.embed import ready_made
 
 if TYPE_CHECKING:
-    from recollect.model.change import Vector
+    pass
 
 router = Door(
     called="react",
@@ -38,16 +37,14 @@ _FACTS: Filter = Not(Where("category", Op.IN, (str(Category.EPISODE), str(Catego
 _LEAST = 0.0
 
 
-def _vector(embedding: list[float] | None, service: Service) -> Vector | None:
-    return None if embedding is None else ready_made(embedding, service.model)
-
-
 @router.post("/facts/store")
 async def store_fact(caller: Asking, service: Serving, asked: shapes.StoreFact) -> shapes.FactStored:
     """Keep a fact for all conversations of the collection; said twice, it is kept once."""
     scope = caller.scope(asked.user, asked.collection, asked.source)
     new = NewMemory(
-        content=asked.content, fields={"metadata": asked.metadata}, vector=_vector(asked.embedding, service)
+        content=asked.content,
+        fields={"metadata": asked.metadata},
+        vector=await service.care.given_vector(asked.embedding),
     )
     return shapes.FactStored(fact_id=(await service.add(scope, new, by=caller.by())).id)
 
@@ -87,7 +84,7 @@ async def store_episode(caller: Asking, service: Serving, asked: shapes.StoreEpi
         "metadata": asked.metadata,
         "detail": {**story.detail, "kind": "run", "made": "given"},
     }
-    new = NewMemory(content=story.plain, fields=fields, vector=_vector(asked.embedding, service))
+    new = NewMemory(content=story.plain, fields=fields, vector=await service.care.given_vector(asked.embedding))
     outcome = await service.add(caller.scope(asked.user, asked.collection), new, by=caller.by())
     return shapes.EpisodeStored(episode_id=outcome.id)
 
@@ -115,7 +112,7 @@ async def _nearest(
         limit=asked.top_k,
         min_score=_LEAST,
         filter=filter,
-        vector=_vector(asked.embedding, service),
+        vector=await service.care.given_vector(asked.embedding),
     )
     return await service.search(caller.scope(asked.user, asked.collection), search)
 

@@ -33,7 +33,6 @@ from recollect.model.query import both
 from recollect.model.text import checked_text
 from recollect.model.times import now
 from recollect.recall import Recall, Search
-from recollect.write.embed import ready_made
 
 finding = router("search and recall")
 
@@ -162,7 +161,7 @@ async def search(asked: SearchFor, place: Place, service: Serving, settings: Set
             limit=settings.search_limit if asked.limit is None else asked.limit,
             filter=both(read_filter(asked.filters), times.filter),
             min_score=settings.search_min_score if asked.min_score is None else asked.min_score,
-            vector=None if asked.embedding is None else ready_made(asked.embedding, service.model),
+            vector=await service.care.given_vector(asked.embedding),
             as_of=read_time(asked.as_of, name="as_of"),
             periods=times.periods,
             explain=asked.explain,

@@ -44,7 +44,6 @@ from recollect.model.query import And, Filter, Listing, Not, Op, both
 from recollect.model.result import Page
 from recollect.model.scope import Level
 from recollect.remember import NewMemory
-from recollect.write.embed import ready_made
 
 memories = router("memories")
 _TURNS = Not(where("category", Op.EQ, str(Category.TURN)))
@@ -195,7 +194,7 @@ async def add_memory(
     """Keep a memory, word for word; one that says the same as another is not kept twice."""
     caller.check_level(new.level)
     given = new.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
-    vector = None if new.embedding is None else ready_made(new.embedding, service.model)
+    vector = await service.care.given_vector(new.embedding)
     draft = NewMemory(content=new.content, fields=given, vector=vector, correction=new.correction)
     once = read_once(
         idempotency_key, "add", place.user, place.project, place.session, new.model_dump(exclude_unset=True)

@@ -11,6 +11,7 @@ import asyncpg
 
 from recollect import Memory
 from recollect.index.exact import ExactIndex
+from recollect.ledger.model_states import Origin
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import IndexRow, Ledger
 from recollect.ledger.sql.migrate import migrations
@@ -23,7 +24,7 @@ from recollect.model.times import now
 from recollect.model.usage import SpentToday
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.postgres_server import PLAIN_ROLE, running_server
-from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, scores_of, turn
+from recollect.testing.suite_samples import ANN, BY, MODEL, OTHER_MODEL, direction, memory, row_of, scores_of, turn
 
 SESSION = Scope("ann", "", "s")
 # What schema 2 added is taken away again: all else is as schema 1 left it.
@@ -186,3 +187,22 @@ async def test_a_ledger_of_before_row_level_security_keeps_what_it_knows_and_is_
         assert await connection.fetchval("SELECT count(*) FROM terms") == 0
         await connection.close()
         await ledger.close()
+
+
+async def test_a_ledger_made_before_is_searched_by_the_model_of_most_vectors(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    ledger = await open_sqlite(file, MODEL)
+    records = [memory("one"), memory("two")]
+    await ledger.apply(ANN, [Add(record, direction(1)) for record in records], by=BY)
+    row = await row_of(ledger, records[0])
+    await ledger.embed(OTHER_MODEL, {row: direction(1, OTHER_MODEL)}, user="ann")
+    await ledger.close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP TABLE model_states")
+        connection.execute("DROP TABLE current_model")
+        connection.execute("UPDATE meta SET value = '10' WHERE name = 'schema'")
+        connection.commit()
+    ledger = await open_sqlite(file, MODEL)
+    [state] = await ledger.model_states()
+    assert (state.model, state.is_current, state.origin) == (MODEL, True, Origin())
+    await ledger.close()

@@ -21,6 +21,7 @@ _log = logging.getLogger("recollect")
 LOOK_EVERY_S = 1.0
 # Longer than any request takes that was begun on the old service.
 LINGER_S = 300.0
+_ASKED = "What did I say?"
 
 
 class Exchange:
@@ -78,6 +79,8 @@ class Exchange:
 
     async def _exchange(self) -> None:
         fresh, old = await self._reopen(), self.service
+        # A model that is loaded by its first use is loaded before anyone waits for it.
+        await fresh.care.vectors_of([_ASKED])
         if old.care.worker.is_running:
             fresh.care.start()
         self.service = fresh
@@ -100,6 +103,8 @@ class Exchange:
             change = self.service.care.model_change
             try:
                 await asyncio.wait_for(change.moved.wait() if change else asyncio.sleep(LOOK_EVERY_S), LOOK_EVERY_S)
+                if change is not None:
+                    change.moved.clear()
             except TimeoutError:
                 pass
             try:
@@ -115,6 +120,8 @@ class Exchange:
             with suppress(asyncio.CancelledError):
                 await self._watching
         self._watching = None
+        if resting := [task for task in self._resting if task.get_loop() is asyncio.get_running_loop()]:
+            await asyncio.wait(resting)
         async with AsyncExitStack() as parts:
             for _, old in self._old:
                 parts.push_async_callback(old.close)

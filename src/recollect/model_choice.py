@@ -107,7 +107,7 @@ async def _without_wanted(
 ) -> Chosen:
     """What serves while the embedder of the settings is away: the one before, if there is another."""
     assert wanted.trouble is not None
-    if searched is None or searched.origin.spec in ("", wanted.origin.spec):
+    if searched is None or searched.origin.spec == wanted.origin.spec:
         raise wanted.trouble
     old = await _open_searched(settings, searched, opens)
     if old is None:

@@ -41,10 +41,14 @@ class ModelState:
     held_until: datetime | None = None
 
     @property
+    def is_held(self) -> bool:
+        """Whether someone makes its vectors now."""
+        return self.held_until is not None and self.held_until > now()
+
+    @property
     def is_coming(self) -> bool:
-        """Whether someone makes its vectors now, so that it will be searched."""
-        is_next = not self.is_current and self.retired_at is None
-        return is_next and self.held_until is not None and self.held_until > now()
+        """Whether its vectors are made now, so that it will be searched."""
+        return self.is_held and not self.is_current and self.retired_at is None
 
 
 @dataclass(frozen=True, slots=True)

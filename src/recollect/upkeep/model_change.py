@@ -18,7 +18,7 @@ from datetime import timedelta
 from time import monotonic
 
 from recollect.errors import RecollectError
-from recollect.ledger.model_states import Embedded, ModelState, Origin, current_of
+from recollect.ledger.model_states import Embedded, ModelState, Origin, current_of, state_of
 from recollect.ledger.protocol import Ledger
 from recollect.model.faults import traced_fault
 from recollect.model.ids import new_id
@@ -91,8 +91,7 @@ class ModelChange:
 
     async def has_moved(self) -> bool:
         """Whether the ledger searches another model than it did when the service was opened."""
-        current = current_of(await self._ledger.model_states())
-        return current is not None and current.model != self._searched.model
+        return _has_moved(await self._ledger.model_states(), self._searched.model)
 
     def start(self) -> None:
         """Begin to make vectors behind, if there are any to make."""
@@ -148,17 +147,26 @@ class ModelChange:
         coming = self._coming
         assert coming is not None
         embedder = await self._open(coming)
+        known = state_of(await self._ledger.model_states(), embedder.model)
+        if known is not None and (known.is_current or known.retired_at is not None):
+            # Only now that it is open can be told that it was searched before.
+            return
         if await self._hold(embedder.model, coming.origin):
             await self._embed_and_switch(embedder, coming.origin, polite=True)
 
     async def _hold(self, model: EmbeddingModel, origin: Origin) -> bool:
         """Wait until this is the one to make the vectors; False if it is all done by another."""
-        while not await self._ledger.hold_model(model, origin, who=self._who, for_s=LEASE_S):
-            await self._tell_others_progress(model)
-            if await self.has_moved():
+        while True:
+            states = await self._ledger.model_states()
+            if _has_moved(states, self._searched.model):
                 return False
+            state = state_of(states, model)
+            if state is None or not state.is_held:
+                if await self._ledger.hold_model(model, origin, who=self._who, for_s=LEASE_S):
+                    return True
+            else:
+                self._note(Embedded(state.embedded, state.to_embed))
             await asyncio.sleep(_LOOK_S)
-        return True
 
     async def _embed_and_switch(
         self,
@@ -243,11 +251,6 @@ class ModelChange:
                 _log.warning("the lease on the vectors of %s could not be renewed: %s", model, error)
             await asyncio.sleep(_RENEW_S)
 
-    async def _tell_others_progress(self, model: EmbeddingModel) -> None:
-        for state in await self._ledger.model_states():
-            if state.model == model:
-                self._note(Embedded(state.embedded, state.to_embed))
-
     def _note(self, so_far: Embedded | None) -> None:
         self._so_far = so_far or self._so_far
         MODEL_CHANGE.set(so_far.done if so_far else 0, "done")
@@ -258,3 +261,8 @@ class ModelChange:
             assert coming.open is not None
             self._embedder = await coming.open()
         return self._embedder
+
+
+def _has_moved(states: list[ModelState], searched: EmbeddingModel) -> bool:
+    current = current_of(states)
+    return current is not None and current.model != searched

@@ -62,17 +62,21 @@ async def embed_missing(
 
 
 async def drop_replaced(ledger: Ledger, *, before: datetime | None = None) -> None:
-    """Remove the vectors of models that another took the place of, before a time or at all; once for each."""
+    """Remove the vectors of models that another took the place of, or that were given up on, before a time or at all.
+
+    Those of models that were never more than begun are given up on when nobody goes on with them.
+    """
     moments = await ledger.moments()
     for state in await ledger.model_states():
-        if state.retired_at is None or (before is not None and state.retired_at > before):
+        since = state.retired_at or state.held_until
+        if state.is_current or state.is_held or since is None or (before is not None and since > before):
             continue
         noted = f"vectors dropped: {state.model}"
-        if noted in moments and moments[noted] >= state.retired_at:
+        if noted in moments and moments[noted] >= since:
             continue
         await ledger.drop_model(state.model)
         await ledger.note_moments({noted: now()})
-        _log.info("the vectors of %s are dropped: another model took its place", state.model)
+        _log.info("the vectors of %s are dropped: another model is searched", state.model)
 
 
 async def _keep(ledger: Ledger, embedder: Embedder, batch: Sequence[Unembedded], vectors: dict[int, Vector]) -> None:

@@ -16,7 +16,8 @@ from recollect.index.pgvector import PgvectorEngine, open_pgvector
 from recollect.ledger import postgres_near
 from recollect.ledger import postgres_near_sql as said
 from recollect.ledger.memory import open_memory
-from recollect.ledger.postgres import open_postgres
+from recollect.ledger.postgres import PostgresEngine, open_postgres
+from recollect.ledger.postgres_partition import partition
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
 from recollect.model.change import Add, Forget, Update
@@ -215,6 +216,21 @@ async def test_several_processes_that_make_users_ready_do_it_once(store: Store) 
     assert await store.aside.fetchval("SELECT count(*) FROM pg_class WHERE relname LIKE 'vectors_near_%'") == 1
     for ledger in others:
         await ledger.close()
+
+
+async def test_tables_that_are_split_have_an_index_for_each_part(store: Store) -> None:
+    ids = await store.add(ANN, 40)
+    await store.ready("ann")
+    engine = store.ledger.engine
+    assert isinstance(engine, PostgresEngine)
+    await partition(engine, 3)
+    with pytest.raises(IndexUnavailable):
+        await store.found(ANN, vectors(1, seed=0)[0])
+    await store.ready("ann")
+    assert (await store.found(ANN, vectors(1, seed=0)[0]))[0] == ids[0]
+    [new] = await store.add(ANN, 1, seed=5)
+    assert (await store.found(ANN, vectors(1, seed=5)[0]))[0] == new
+    assert await store.aside.fetchval("SELECT count(*) FROM pg_class WHERE relname LIKE 'vectors_near_%'") == 3
 
 
 async def test_without_the_extension_it_says_what_to_do_and_memories_are_kept(without: Store) -> None:

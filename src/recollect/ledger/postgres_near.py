@@ -138,7 +138,7 @@ class Near:
             return 0
         async with self._alone() as connection:
             await prepare(connection, self._model)
-            for (name,) in await connection.fetch(said.OLD_INDEXES, said.index_name(number)):
+            for (name,) in await connection.fetch(said.OLD_INDEXES, number):
                 await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
             await connection.execute(said.FORGET, number)
             await connection.execute(said.EMPTY, number)
@@ -156,8 +156,8 @@ class Near:
             if trouble:
                 return NearState(version, trouble)
             users = await connection.fetchval("SELECT count(*) FROM users WHERE $1::bigint = ANY (near)", number)
-            found = dict(await connection.fetch(said.INDEXES))
-        return NearState(version, "", users, found.get(said.index_name(number), False))
+            missing = await _missing(connection, number)
+        return NearState(version, "", users, not missing)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[Any]:
@@ -237,21 +237,24 @@ async def _take_in(connection: Any, user: str, model: int, progress: Progress) -
     await connection.execute(said.FILLED, user, model)
 
 
-async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int], progress: Progress) -> None:
-    """Make the index of the model if there is none that can be used."""
-    name = said.index_name(model[0])
+async def _missing(connection: Any, model: int) -> dict[str, str]:
+    """Indexes of a model that cannot be used, and of what table each is to be."""
+    parts = [row[0] for row in await connection.fetch(said.PARTS)]
     found = dict(await connection.fetch(said.INDEXES))
-    if found.get(name):
-        return
-    if name in found:
-        # Whoever made it was ended before it was whole.
-        await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
-    making = asyncio.create_task(connection.execute(said.create_index(*model), timeout=None))
-    try:
-        async with engine.aside(NOBODY) as beside:
-            while not (await asyncio.wait([making], timeout=_LOOK_S))[0]:
-                if row := await beside.fetchrow(said.PROGRESS, connection.get_server_pid()):
-                    progress(row[0], row[1])
-        await making
-    finally:
-        making.cancel()
+    return {name: table for name, table in said.index_names(model, parts).items() if not found.get(name)}
+
+
+async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int], progress: Progress) -> None:
+    """Make the indexes of the model that there are not, or that cannot be used."""
+    for name, table in (await _missing(connection, model[0])).items():
+        # Whoever was at it may have been ended before it was whole.
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        making = asyncio.create_task(connection.execute(said.create_index(name, table, *model), timeout=None))
+        try:
+            async with engine.aside(NOBODY) as beside:
+                while not (await asyncio.wait([making], timeout=_LOOK_S))[0]:
+                    if row := await beside.fetchrow(said.PROGRESS, connection.get_server_pid()):
+                        progress(row[0], row[1])
+            await making
+        finally:
+            making.cancel()

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Scans that go on until enough of what they find may be shown came with this version.
 OLDEST = (0, 8)
 # What HNSW can hold of half precision.
@@ -76,28 +78,32 @@ LARGE = "SELECT user_id, count(*) FROM vectors WHERE model = $1 GROUP BY user_id
 FORGET = "UPDATE users SET halved = array_remove(halved, $1), near = array_remove(near, $1) WHERE $1 = ANY (halved)"
 EMPTY = "UPDATE vectors SET half = NULL WHERE model = $1 AND half IS NOT NULL"
 PROGRESS = "SELECT tuples_done, tuples_total FROM pg_catalog.pg_stat_progress_create_index WHERE pid = $1"
-# Indexes of ours, whether they can be used, and whether anybody is making one.
+# The table, or the parts it is split into.
+PARTS = (
+    "SELECT relid::regclass::text FROM pg_catalog.pg_partition_tree('vectors') WHERE isleaf AND level > 0 ORDER BY 1"
+)
+# Indexes of ours, and whether they can be used.
 INDEXES = (
     "SELECT c.relname, i.indisvalid FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
-    "WHERE i.indrelid = to_regclass('vectors') AND c.relname LIKE 'vectors\\_near\\_%'"
+    "WHERE c.relnamespace = current_schema()::regnamespace AND c.relname LIKE 'vectors\\_near\\_%'"
 )
-
-# The one that is to be made anew, and those of models that are gone.
+# Those of a model that are to be made anew, and those of models that are gone.
 OLD_INDEXES = (
-    f"SELECT relname FROM ({INDEXES}) ours WHERE relname = $1 "
-    "OR relname NOT IN (SELECT 'vectors_near_' || number FROM models)"
+    f"SELECT relname FROM ({INDEXES}) ours WHERE split_part(relname, '_', 3) = $1::bigint::text "
+    "OR split_part(relname, '_', 3) NOT IN (SELECT number::text FROM models)"
 )
 
 
-def index_name(model: int) -> str:
-    """What the index over the vectors of a model is called."""
-    return f"vectors_near_{model:d}"
+def index_names(model: int, parts: Sequence[str]) -> dict[str, str]:
+    """What the index over the vectors of a model is called, or one for each part of the table; and of what it is."""
+    name = f"vectors_near_{model:d}"
+    return {f"{name}_{number}": part for number, part in enumerate(parts)} or {name: "vectors"}
 
 
-def create_index(model: int, dimensions: int) -> str:
+def create_index(name: str, table: str, model: int, dimensions: int) -> str:
     """Makes the index over the vectors of a model, with nobody waiting for it."""
     return (
-        f"CREATE INDEX CONCURRENTLY {index_name(model)} ON vectors "
+        f"CREATE INDEX CONCURRENTLY {name} ON {table} "
         f"USING hnsw ((half::halfvec({dimensions:d})) halfvec_cosine_ops) "
         f"WITH (m = {M}, ef_construction = {EF_CONSTRUCTION}) WHERE model = {model:d} AND half IS NOT NULL"
     )

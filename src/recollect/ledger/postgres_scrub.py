@@ -18,7 +18,11 @@ _LOCK_S = 5
 _VACUUM_S = 300.0
 _BEYOND = "its log, replicas and backups keep what was erased for as long as they are kept"
 _MISSING = "these are not ours to vacuum, so that bytes of what was erased stay in them: "
-_SIZE = "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest($1::text[]) AS name"
+# Of one that is split, with all of its parts.
+_SIZE = (
+    "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name)) + (SELECT coalesce(sum(pg_total_relation_size("
+    "part.relid)), 0) FROM pg_partition_tree(to_regclass(name)) part)), 0)::bigint FROM unnest($1::text[]) AS name"
+)
 _OTHERS = (
     "SELECT relname FROM pg_catalog.pg_class JOIN unnest($1::text[]) AS name ON oid = to_regclass(name) "
     "WHERE NOT pg_has_role(relowner, 'USAGE')"

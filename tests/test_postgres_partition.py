@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import asyncpg
 import pytest
+from cli_runner import Cli
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.postgres import PostgresEngine, open_postgres
@@ -69,6 +72,13 @@ async def test_tables_are_split_once_and_into_a_number_of_parts_that_makes_sense
     await split(plain, 2)
     with pytest.raises(Conflict, match="split already"):
         await split(plain, 2)
+
+
+async def test_the_command_splits_them_and_refuses_a_file(plain: str, tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    told = await asyncio.to_thread(cli, "partition", "4", "--database", plain)
+    assert "into 4 parts" in told.output
+    assert "only a ledger in PostgreSQL" in await asyncio.to_thread(cli.error, "partition", "4", code=7)
 
 
 EMPTIED = """

@@ -51,6 +51,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "users": Listed("users:users", "Name everyone who has memories."),
         "keys": Listed("keys:keys", "Make, list and revoke the keys of the server."),
         "reembed": Listed("reembed:reembed", "Change to the embedding model that the settings name, now."),
+        "partition": Listed("partition:partition", "Split the large tables of a PostgreSQL database by user."),
         "doctor": Listed("doctor:doctor", "Check that everything works, and say how to mend what does not."),
         "config": Listed("config:config", "Show the settings in force and where they come from."),
         "serve": Listed("serve:serve", "Run the server."),

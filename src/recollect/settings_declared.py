@@ -63,6 +63,13 @@ class MemorySettings(BaseModel):
         int, Field(ge=0, le=65_536, description="Memory for vectors of texts seen lately; 0 for none.")
     ] = 32
 
+    index: Annotated[
+        Literal["exact", "pgvector"],
+        Field(
+            description="What finds the nearest vectors: exact, in memory; or pgvector, for users with many memories "
+            "of a ledger in PostgreSQL."
+        ),
+    ] = "exact"
     index_memory_mb: Annotated[
         int, Field(ge=16, le=1_048_576, description="Memory for users' vectors; the least used leave first.")
     ] = 1024

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
+from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.model.usage import Allowance
 from recollect.model_choice import Opens, choose
@@ -54,8 +55,6 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
 
     It stays the caller's to close.
     """
-    from recollect.index.exact import ExactIndex
-
     guard_log()
     if settings.traces:
         start_traces(settings.traces_url)
@@ -65,7 +64,8 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
         ledger, embedder = chosen.ledger, chosen.embedder
         for part in (embedder.close, ledger.close, chosen.change.stop):
             opened.push_async_callback(part)
-        index = ExactIndex(ledger, embedder.model, budget_bytes=settings.index_memory_mb * _MEGABYTE)
+        index = open_index(settings, ledger, embedder.model)
+        opened.push_async_callback(index.close)
         habits = _habits(settings)
         reranker = open_reranker(settings)
         if reranker is not None:
@@ -220,6 +220,19 @@ def _house(settings: Settings) -> Housekeeping:
         forget_days=settings.forget_days,
         timeout_s=settings.llm_timeout_s,
     )
+
+
+def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Index:
+    """The index the settings name."""
+    budget = settings.index_memory_mb * _MEGABYTE
+    if settings.index == "exact":
+        from recollect.index.exact import ExactIndex
+
+        return ExactIndex(ledger, model, budget_bytes=budget)
+    from recollect.index.engine_index import EngineIndex, Sizes
+    from recollect.index.pgvector import open_pgvector
+
+    return EngineIndex(ledger, model, open_pgvector(ledger, model), sizes=Sizes(budget_bytes=budget))
 
 
 async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:

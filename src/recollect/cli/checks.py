@@ -23,7 +23,7 @@ from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
     from recollect.ledger.protocol import Ledger
-    from recollect.models.embedding import Embedder
+    from recollect.models.embedding import Embedder, EmbeddingModel
     from recollect.settings import Settings
 
 _LOW_BYTES = 1 << 30
@@ -146,6 +146,19 @@ async def check_ledger(examination: Examination, ledger: Ledger, *, mend: bool) 
         examination.note("integrity", f"no damage found in {told}")
     for sentence in await ledger.cautions():
         examination.note("safety", sentence, state=State.WARN)
+
+
+async def check_pgvector(examination: Examination, ledger: Ledger, model: EmbeddingModel) -> None:
+    """Whether PostgreSQL can search for users with many memories, and for how many it does."""
+    from recollect.index.pgvector import open_pgvector
+
+    state = await open_pgvector(ledger, model).near.state()
+    if state.trouble:
+        examination.note("pgvector", "search is exact, in memory", state=State.WARN, mend=state.trouble)
+    elif state.users and not state.is_indexed:
+        examination.note("pgvector", "its index is not whole; it is made anew when a large user is asked for")
+    else:
+        examination.note("pgvector", f"{state.version}, with {counted(state.users, 'large user')}")
 
 
 async def check_search(examination: Examination, ledger: Ledger, embedder: Embedder, user: str | None) -> None:

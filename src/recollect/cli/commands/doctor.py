@@ -101,6 +101,8 @@ async def _examine_ledger(
     if embedder is not None:
         await checks.check_vectors(examination, ledger, embedder)
         await checks.check_search(examination, ledger, embedder, given.user)
+        if given.load().settings.index == "pgvector":
+            await checks.check_pgvector(examination, ledger, embedder.model)
 
 
 def _say(check: Check) -> None:

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test clients api browser drill local-llm check bench bench-services docs clean
+.PHONY: help serve test clients engines api browser drill local-llm check bench bench-services docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt 
 
 clients: $(VENV)/.dev build/clients/.installed ## Install real clients and talk to the server with each of them
 	$(BIN)/pytest -m clients -s tests/clients
+
+engines: $(VENV)/.dev ## Hold indexes over real servers of Milvus and Chroma to what every index promises
+	$(BIN)/pytest -m engines
 
 api: $(VENV)/.dev ## Hold the API against all of its description (about 15 minutes)
 	$(BIN)/pytest -m api -s --timeout 3600

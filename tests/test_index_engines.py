@@ -7,18 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from recollect.errors import IndexUnavailable
 from recollect.index.chroma import ChromaEngine, ChromaOptions
-from recollect.index.engine import FedEngine
+from recollect.index.engine import FedEngine, place_mark, user_mark
 from recollect.index.engine_index import EngineIndex, Sizes
+from recollect.index.exact import ExactIndex
 from recollect.index.feeder import Feeder
 from recollect.index.milvus import MilvusEngine, MilvusOptions
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
+from recollect.ledger.sqlite import open_sqlite
+from recollect.model.breaker import IN_A_ROW
+from recollect.model.erase import Erase, Target
+from recollect.model.query import EVERYTHING
 from recollect.models.embedding import EmbeddingModel
-from recollect.testing.chroma_server import running_chroma
+from recollect.testing.chroma_server import ChromaServer, running_chroma
 from recollect.testing.engine_suite import EngineSuite, OpenEngine
-from recollect.testing.index_suite import IndexSuite, OpenIndex
-from recollect.testing.milvus_server import running_milvus
+from recollect.testing.index_suite import ANN, BOB, BY, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
+from recollect.testing.milvus_server import MilvusServer, running_milvus
 
 _numbers = count(1)
 # Every question goes to the engine, and none is given up.
@@ -35,8 +41,6 @@ class OfEngine(IndexSuite):
 
     @pytest.fixture
     def open_index(self, open_engine: OpenEngine) -> OpenIndex:
-        from recollect.testing.index_suite import MODEL
-
         async def opened(ledger: Ledger) -> Index:
             return index_over(ledger, open_engine(MODEL), MODEL)
 
@@ -79,22 +83,152 @@ class WithChromaServer:
 class TestMilvusLite(WithMilvusLite, EngineSuite): ...
 
 
+@pytest.mark.engines
 class TestMilvusServer(WithMilvusServer, EngineSuite): ...
 
 
 class TestChroma(WithChroma, EngineSuite): ...
 
 
+@pytest.mark.engines
 class TestChromaServer(WithChromaServer, EngineSuite): ...
 
 
 class TestIndexOverMilvusLite(WithMilvusLite, OfEngine): ...
 
 
+@pytest.mark.engines
 class TestIndexOverMilvusServer(WithMilvusServer, OfEngine): ...
 
 
 class TestIndexOverChroma(WithChroma, OfEngine): ...
 
 
+@pytest.mark.engines
 class TestIndexOverChromaServer(WithChromaServer, OfEngine): ...
+
+
+Server = MilvusServer | ChromaServer
+
+
+@pytest.fixture(params=["milvus", "chroma"])
+def server(request: pytest.FixtureRequest) -> Server:
+    return running_milvus() if request.param == "milvus" else running_chroma()
+
+
+def engine_at(server: Server, name: str = "") -> FedEngine:
+    name = name or f"test_{next(_numbers)}"
+    if isinstance(server, MilvusServer):
+        return MilvusEngine(MilvusOptions(address=server.url, collection=name, timeout_s=5), MODEL)
+    return ChromaEngine(ChromaOptions(address=server.url, collection=name, timeout_s=5), MODEL)
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    ledger = await open_sqlite(tmp_path / "recollect.db", MODEL)
+    yield ledger
+    await ledger.close()
+
+
+async def nearest(index: Index) -> list[int]:
+    view = await index.view(ANN, EVERYTHING)
+    return (await view.nearest(unit_vectors(1, seed=7)[0], limit=10)).rows.tolist()
+
+
+@pytest.mark.engines
+async def test_a_frozen_server_costs_a_moment_then_nothing_and_is_asked_again_when_it_goes_on(
+    server: Server, ledger: Ledger
+) -> None:
+    await fill(ledger, ANN, 300, seed=1)
+    engine = engine_at(server)
+    index = EngineIndex(
+        ledger,
+        MODEL,
+        engine,
+        sizes=Sizes(exact_rows=0, few_rows=0, timeout_s=1.0),
+        feeder=Feeder(ledger, MODEL, engine, fed_as="it"),
+    )
+    assert index.feeder is not None
+    await index.feeder.feed()
+    expected = await nearest(ExactIndex(ledger, MODEL, budget_bytes=1 << 30))
+    assert await nearest(index) == expected
+    server.freeze()
+    try:
+        for _ in range(IN_A_ROW):
+            begun = time.perf_counter()
+            assert await nearest(index) == expected
+            assert time.perf_counter() - begun < 4
+        assert "does not answer since" in index.trouble
+        begun = time.perf_counter()
+        for _ in range(5):
+            assert await nearest(index) == expected
+        # Had each of them waited, it would be five seconds.
+        assert time.perf_counter() - begun < 3
+        await fill(ledger, ANN, 1, seed=8)
+        with pytest.raises((IndexUnavailable, TimeoutError)):
+            await index.feeder.feed()
+    finally:
+        server.thaw()
+    async with asyncio.timeout(60):
+        while index.trouble:
+            await nearest(index)
+            await asyncio.sleep(0.2)
+        while await index.feeder.feed():
+            pass
+    assert len(await engine.rows(user_mark("ann"))) == 301
+    await index.close()
+
+
+@pytest.mark.engines
+async def test_an_erasure_while_the_server_is_gone_is_done_when_it_is_back(server: Server, ledger: Ledger) -> None:
+    own = type(server)()
+    own.start()
+    try:
+        records = await fill(ledger, ANN, 20, seed=1)
+        await fill(ledger, BOB, 20, seed=2)
+        engine = engine_at(own, "kept")
+        index = index_over(ledger, engine, MODEL)
+        assert index.feeder is not None
+        await index.feeder.feed()
+        own.stop()
+        await ledger.erase(ANN, Erase(Target.MEMORY, records[0].id), by=BY)
+        await ledger.erase(BOB, Erase(Target.USER), by=BY)
+        for user in ("ann", "bob"):
+            assert not (await index.forget(user)).reached
+        assert len(await nearest(index)) == 10
+        own.start()
+        async with asyncio.timeout(120):
+            while True:
+                try:
+                    await index.feeder.feed()
+                    break
+                except (IndexUnavailable, TimeoutError):
+                    await asyncio.sleep(0.5)
+        kept = await engine.rows(user_mark("ann"))
+        assert len(kept) == 19
+        assert await engine.users() == [user_mark("ann")]
+        await index.close()
+    finally:
+        own.close()
+
+
+@pytest.mark.engines
+async def test_a_change_is_never_missed_while_a_milvus_server_shows_it_late(ledger: Ledger) -> None:
+    engine = engine_at(running_milvus())
+    index = index_over(ledger, engine, MODEL)
+    assert index.feeder is not None
+    await fill(ledger, ANN, 300, seed=1)
+    await index.feeder.feed()
+    late = 0
+    for seed in range(100, 140):
+        await fill(ledger, ANN, 1, seed=seed)
+        await index.feeder.feed()
+        [vector] = unit_vectors(1, seed=seed)
+        view = await index.view(ANN, EVERYTHING)
+        new = max((await ledger.index_rows("ann", model=MODEL, after=0))[1], key=lambda row: row.row).row
+        assert (await view.nearest(vector, limit=3)).rows[0] == new
+        seen = await engine.nearest(user_mark("ann"), vector, places=[place_mark("")], limit=3)
+        late += new not in seen.rows
+    # Else nothing of this was tested.
+    assert late
+    await index.close()

@@ -16,6 +16,7 @@ from recollect.conversation.run import Run as AgentRun
 from recollect.conversation.thread import Threads
 from recollect.erasing import Erasing, Mirrored
 from recollect.errors import Backlog, RecollectError
+from recollect.index.engine_index import feeder_of, trouble_of
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish, Spent
@@ -84,6 +85,7 @@ class Care:
         self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
         self.timekeeper = Timekeeper(means.ledger, self._house)
         self.model_change: ModelChange | None = None
+        self.feeder = feeder_of(means.index)
 
     def start(self) -> None:
         """Begin to do jobs and to keep the time, until this is closed."""
@@ -91,6 +93,8 @@ class Care:
         self.timekeeper.start()
         if self.model_change is not None:
             self.model_change.start()
+        if self.feeder is not None:
+            self.feeder.start()
 
     async def keep_within_quotas(self, scope: Scope) -> None:
         """Have what is too much forgotten soon after it was added, where there are quotas."""
@@ -143,6 +147,11 @@ class Care:
         if chat is not None and (self._learning.small or await refusal(self._ledger, user, allowance)):
             return replace(self._means, chat=None)
         return self._means
+
+    @property
+    def index_trouble(self) -> str:
+        """Why vectors are searched in another way than they could be; empty if they are not."""
+        return trouble_of(self._means.index)
 
     # Jobs
 
@@ -220,7 +229,10 @@ class Care:
     async def work_off(self) -> int:
         """Do what is due now, chores and sessions that ended by themselves with it; gives how many jobs that were."""
         await self.timekeeper.tick()
-        return await self.worker.work_off()
+        done = await self.worker.work_off()
+        if self.feeder is not None:
+            await self.feeder.catch_up()
+        return done
 
     async def job_stats(self, user: str | None = None) -> JobStats:
         """How much work there is."""
@@ -380,6 +392,8 @@ class Care:
     async def close(self) -> None:
         """Let what is under way end, and take no more."""
         await self.timekeeper.stop()
+        if self.feeder is not None:
+            await self.feeder.stop()
         if self.model_change is not None:
             await self.model_change.stop()
         if self.worker.is_running:

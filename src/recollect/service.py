@@ -14,6 +14,7 @@ from typing import Any
 from recollect import recall, remember
 from recollect.care import Care
 from recollect.errors import NotFound, RecollectError
+from recollect.index.engine_index import nudging
 from recollect.keyring import Keyring
 from recollect.ledger.model_states import ModelState
 from recollect.ledger.protocol import Revision
@@ -82,7 +83,7 @@ class Service:
     ) -> None:
         self._ledger = finders.ledger
         self.news = news or News()
-        self._ledger.on_change = self.news.tell
+        self._ledger.on_change = nudging(finders.index, self.news.tell)
         self._again = again
         self._lookups = again.lookups if again is not None and again.lookups is not None else finders.ledger
         self.room = Room(finders.ledger, most_memories)

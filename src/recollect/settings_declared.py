@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from recollect.settings_agent import AgentSettings
 from recollect.settings_auth import AuthSettings
+from recollect.settings_index import IndexSettings
 from recollect.settings_operation import OperationSettings
 from recollect.settings_server import ServerSettings, also
 
@@ -63,13 +64,6 @@ class MemorySettings(BaseModel):
         int, Field(ge=0, le=65_536, description="Memory for vectors of texts seen lately; 0 for none.")
     ] = 32
 
-    index: Annotated[
-        Literal["exact", "pgvector"],
-        Field(
-            description="What finds the nearest vectors: exact, in memory; or pgvector, for users with many memories "
-            "of a ledger in PostgreSQL."
-        ),
-    ] = "exact"
     index_memory_mb: Annotated[
         int, Field(ge=16, le=1_048_576, description="Memory for users' vectors; the least used leave first.")
     ] = 1024
@@ -329,7 +323,7 @@ class MemorySettings(BaseModel):
     ] = True
 
 
-class Settings(ServerSettings, AuthSettings, OperationSettings, AgentSettings, MemorySettings):
+class Settings(ServerSettings, AuthSettings, OperationSettings, AgentSettings, IndexSettings, MemorySettings):
     """How Recollect is set up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

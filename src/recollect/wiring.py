@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
-from recollect.index.protocol import Index
+from recollect.indexing import open_index
 from recollect.ledger.protocol import Ledger
 from recollect.model.usage import Allowance
 from recollect.model_choice import Opens, choose
@@ -220,19 +220,6 @@ def _house(settings: Settings) -> Housekeeping:
         forget_days=settings.forget_days,
         timeout_s=settings.llm_timeout_s,
     )
-
-
-def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Index:
-    """The index the settings name."""
-    budget = settings.index_memory_mb * _MEGABYTE
-    if settings.index == "exact":
-        from recollect.index.exact import ExactIndex
-
-        return ExactIndex(ledger, model, budget_bytes=budget)
-    from recollect.index.engine_index import EngineIndex, Sizes
-    from recollect.index.pgvector import open_pgvector
-
-    return EngineIndex(ledger, model, open_pgvector(ledger, model), sizes=Sizes(budget_bytes=budget))
 
 
 async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:

@@ -72,6 +72,7 @@ class Standing:
         try:
             service = self._service()
             self.note("redis", service.cache_trouble)
+            self.note("index", service.care.index_trouble)
             async with asyncio.timeout(_LOOK_S):
                 stats = await service.care.job_stats()
                 self.coming = next((state for state in await service.model_states() if state.is_coming), None)

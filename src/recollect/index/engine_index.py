@@ -6,6 +6,7 @@ is away, or far behind, the ledger's vectors are compared one by one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +16,7 @@ from recollect.index.engine import Engine
 from recollect.index.engine_view import EngineView, Source
 from recollect.index.exact import ExactIndex
 from recollect.index.feeder import Feeder
-from recollect.index.protocol import View
+from recollect.index.protocol import Index, View
 from recollect.index.recent import Recent, Sample, seen_of
 from recollect.index.shard import ROW_BYTES, Shard
 from recollect.index.shards import Shards
@@ -165,3 +166,26 @@ class EngineIndex:
         self._light.clear()
         self._beside.clear()
         await self._engine.close()
+
+
+def feeder_of(index: Index) -> Feeder | None:
+    """What feeds the index, if it has a store of its own."""
+    return index.feeder if isinstance(index, EngineIndex) else None
+
+
+def trouble_of(index: Index) -> str:
+    """What is wrong with the engine behind the index; empty if nothing is, or there is none."""
+    return index.trouble if isinstance(index, EngineIndex) else ""
+
+
+def nudging(index: Index, tell: Callable[[str], None]) -> Callable[[str], None]:
+    """What tells of a user's change, and has the index fed with it."""
+    feeder = feeder_of(index)
+    if feeder is None:
+        return tell
+
+    def changed(user: str) -> None:
+        tell(user)
+        feeder.nudge()
+
+    return changed

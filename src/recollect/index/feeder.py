@@ -79,8 +79,8 @@ class Feeder:
     ) -> None:
         self.fed_as = fed_as
         self._ledger = ledger
-        self._model = model
-        self._engine = engine
+        self.model = model
+        self.engine = engine
         self._every_s = every_s
         self._me = new_id()
         self._task: asyncio.Task[None] | None = None
@@ -134,9 +134,7 @@ class Feeder:
                 await self.drop_strangers(each.user)
             after, is_last = (each.fed.number if each.fed.number <= each.now.number else 0, _LAST_ROW), False
             while not is_last:
-                changed = await self._ledger.changed_rows(
-                    each.user, model=self._model, after=after, limit=_BATCH_ROWS
-                )
+                changed = await self._ledger.changed_rows(each.user, model=self.model, after=after, limit=_BATCH_ROWS)
                 batch.take(each.user, changed)
                 is_last = len(changed) < _BATCH_ROWS
                 if not is_last:
@@ -151,7 +149,7 @@ class Feeder:
     async def rebuild(self, progress: Callable[[int], None] = lambda rows: None) -> int:
         """Empty the engine and feed it anew, whoever was feeding it; gives how many rows."""
         await self._ledger.lease_feeding(self.fed_as, feeder=self._me, lease_s=_LEASE_S, take=True)
-        await self._engine.clear()
+        await self.engine.clear()
         await self._ledger.drop_fed(self.fed_as)
         return await self.feed(progress)
 
@@ -159,21 +157,21 @@ class Feeder:
         """Drop what is kept of a user that the ledger does not have any more; gives how many rows that were."""
         async with asyncio.timeout(_BATCH_S):
             # The engine first: what it has was in the ledger before.
-            kept = await self._engine.rows(user_mark(user))
+            kept = await self.engine.rows(user_mark(user))
             if not kept:
                 return 0
-            _, rows = await self._ledger.index_rows(user, model=self._model, after=0, vectors=False)
+            _, rows = await self._ledger.index_rows(user, model=self.model, after=0, vectors=False)
             if not rows:
-                return await self._engine.drop_user(user_mark(user))
+                return await self.engine.drop_user(user_mark(user))
             strangers = sorted(set(kept).difference(row.row for row in rows))
             for start in range(0, len(strangers), _BATCH_ROWS):
-                await self._engine.drop(strangers[start : start + _BATCH_ROWS])
+                await self.engine.drop(strangers[start : start + _BATCH_ROWS])
         return len(strangers)
 
     @property
     def leaves(self) -> str:
         """What stays of rows that were dropped."""
-        return self._engine.leaves
+        return self.engine.leaves
 
     async def _has_lease(self) -> bool:
         return await self._ledger.lease_feeding(self.fed_as, feeder=self._me, lease_s=_LEASE_S)
@@ -186,10 +184,10 @@ class Feeder:
         gone = [row for row, kept in batch.rows.items() if kept is None]
         async with asyncio.timeout(_BATCH_S):
             if gone:
-                await self._engine.drop(gone)
+                await self.engine.drop(gone)
             if len(gone) < len(batch.rows):
-                await self._engine.put([kept for kept in batch.rows.values() if kept is not None])
-        settles_s = self._engine.settles_s
+                await self.engine.put([kept for kept in batch.rows.values() if kept is not None])
+        settles_s = self.engine.settles_s
         if not await self._ledger.note_fed(self.fed_as, batch.fed, feeder=self._me, settles_s=settles_s):
             # We stood still for longer than a lease: what we put may have been erased meanwhile.
             for user in batch.fed:
@@ -206,24 +204,30 @@ class Feeder:
         if fresh:
             marks = set(fresh.values())
             if len(marks) > _FEW_ERASED:
-                marks.intersection_update(await self._engine.users())
+                marks.intersection_update(await self.engine.users())
             names = {user_mark(user): user for user in await self._ledger.users()}
             for mark in marks:
                 # Someone who came back has rows of their own again.
-                await (self.drop_strangers(names[mark]) if mark in names else self._engine.drop_user(mark))
+                await (self.drop_strangers(names[mark]) if mark in names else self.engine.drop_user(mark))
             self._swept |= set(fresh)
         if fresh or last is None or begun - last > _SKEW:
             await self._ledger.note_moments({name: begun})
 
+    async def catch_up(self) -> None:
+        """Bring the engine what it lacks, or note why it does not take it."""
+        try:
+            await self.feed()
+            self.trouble = ""
+        except (IndexUnavailable, TimeoutError) as error:
+            told = str(error) or type(error).__name__
+            if not self.trouble:
+                _log.warning("%s is not fed for now: %s", self.engine.name, told)
+            self.trouble = f"{self.engine.name} is not fed: {told}"
+
     async def _keep(self) -> None:
         while True:
             try:
-                await self.feed()
-                self.trouble = ""
-            except (IndexUnavailable, TimeoutError) as error:
-                if not self.trouble:
-                    _log.warning("%s is not fed for now: %s", self._engine.name, error or type(error).__name__)
-                self.trouble = f"{self._engine.name} is not fed: {error or type(error).__name__}"
+                await self.catch_up()
             except RecollectError as error:
                 _log.warning("the index is not fed for now: %s", error)
             except Exception as error:

@@ -1,0 +1,87 @@
+"""The index the settings name, over a ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recollect.errors import InvalidSettings
+from recollect.ledger.protocol import Ledger
+from recollect.models.embedding import EmbeddingModel
+from recollect.settings import Settings
+
+if TYPE_CHECKING:
+    from recollect.index.engine import FedEngine
+    from recollect.index.protocol import Index
+
+_MEGABYTE = 1 << 20
+MILVUS_FILE, CHROMA_FOLDER = "milvus.db", "chroma"
+# A batch of rows takes longer than a search.
+_FEEDING_S = 15.0
+
+
+def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Index:
+    """The index; one with a store of its own is not asked for anything yet."""
+    budget = settings.index_memory_mb * _MEGABYTE
+    if settings.index in ("auto", "exact"):
+        from recollect.index.exact import ExactIndex
+
+        return ExactIndex(ledger, model, budget_bytes=budget)
+    from recollect.index.engine_index import EngineIndex, Sizes
+    from recollect.index.feeder import Feeder
+
+    sizes = Sizes(exact_rows=settings.index_exact_rows, budget_bytes=budget, timeout_s=settings.index_timeout_s)
+    if settings.index == "pgvector":
+        from recollect.index.pgvector import open_pgvector
+
+        return EngineIndex(ledger, model, open_pgvector(ledger, model), sizes=sizes)
+    engine = open_engine(settings, model)
+    feeder = Feeder(ledger, model, engine, fed_as=_fed_as(settings, model))
+    return EngineIndex(ledger, model, engine, sizes=sizes, feeder=feeder)
+
+
+def open_engine(settings: Settings, model: EmbeddingModel) -> FedEngine:
+    """The vector database the settings name."""
+    if settings.index == "milvus":
+        from recollect.index.milvus import MilvusEngine, MilvusOptions
+
+        return MilvusEngine(
+            MilvusOptions(
+                address=_milvus_address(settings),
+                token=settings.milvus_token.get_secret_value(),
+                collection=settings.milvus_collection,
+                m=settings.milvus_m,
+                ef_construction=settings.milvus_ef_construction,
+                ef=settings.milvus_ef,
+                timeout_s=_FEEDING_S,
+            ),
+            model,
+        )
+    if settings.index == "chroma":
+        from recollect.index.chroma import ChromaEngine, ChromaOptions
+
+        return ChromaEngine(
+            ChromaOptions(
+                address=_chroma_address(settings),
+                token=settings.chroma_token.get_secret_value(),
+                collection=settings.chroma_collection,
+                timeout_s=_FEEDING_S,
+            ),
+            model,
+        )
+    raise InvalidSettings(f"index: {settings.index} is not part of this version")
+
+
+def _milvus_address(settings: Settings) -> str:
+    return settings.milvus_address or str(settings.home.expanduser() / MILVUS_FILE)
+
+
+def _chroma_address(settings: Settings) -> str:
+    return settings.chroma_address or str(settings.home.expanduser() / CHROMA_FOLDER)
+
+
+def _fed_as(settings: Settings, model: EmbeddingModel) -> str:
+    """What the ledger's notes call it: another wherever it is moved to, and for every model, so that it is fed anew."""
+    is_milvus = settings.index == "milvus"
+    address = _milvus_address(settings) if is_milvus else _chroma_address(settings)
+    collection = settings.milvus_collection if is_milvus else settings.chroma_collection
+    return f"{settings.index} {address.rpartition('@')[2]} {collection} {model}"

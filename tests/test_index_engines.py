@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from recollect.errors import IndexUnavailable
@@ -18,13 +22,19 @@ from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.breaker import IN_A_ROW
+from recollect.model.change import Add
 from recollect.model.erase import Erase, Target
 from recollect.model.query import EVERYTHING
+from recollect.model.scope import Scope
+from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
+from recollect.models.static_embedder import StaticEmbedder
 from recollect.testing.chroma_server import ChromaServer, running_chroma
 from recollect.testing.engine_suite import EngineSuite, OpenEngine
 from recollect.testing.index_suite import ANN, BOB, BY, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from recollect.testing.milvus_server import MilvusServer, running_milvus
+from recollect.write.draft import draft
+from tests.talkative_users import memories, questions
 
 _numbers = count(1)
 # Every question goes to the engine, and none is given up.
@@ -94,6 +104,7 @@ class TestChroma(WithChroma, EngineSuite): ...
 class TestChromaServer(WithChromaServer, EngineSuite): ...
 
 
+@pytest.mark.engines
 class TestIndexOverMilvusLite(WithMilvusLite, OfEngine): ...
 
 
@@ -101,6 +112,7 @@ class TestIndexOverMilvusLite(WithMilvusLite, OfEngine): ...
 class TestIndexOverMilvusServer(WithMilvusServer, OfEngine): ...
 
 
+@pytest.mark.engines
 class TestIndexOverChroma(WithChroma, OfEngine): ...
 
 
@@ -232,3 +244,57 @@ async def test_a_change_is_never_missed_while_a_milvus_server_shows_it_late(ledg
     # Else nothing of this was tested.
     assert late
     await index.close()
+
+
+# So many of the ten nearest that comparing with every vector finds, every engine finds, on average over questions.
+LEAST_SHARED = 0.97
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("kind", ["milvus-lite", "milvus-server", "chroma-folder", "chroma-server"])
+async def test_every_engine_recalls_what_comparing_with_every_vector_does(kind: str, tmp_path: Path) -> None:
+    embedder = StaticEmbedder()
+    engine = _engine_of(kind, tmp_path, embedder.model)
+    ledger = await open_sqlite(tmp_path / "recollect.db", embedder.model)
+    users = [Scope(f"user {n}") for n in range(3)]
+    for n, scope in enumerate(users):
+        texts = memories(1200, seed=n)
+        for start in range(0, len(texts), 300):
+            some = texts[start : start + 300]
+            vectors = await embedder.embed(some)
+            adds = [Add(draft(scope, text, {}), vector) for text, vector in zip(some, vectors, strict=True)]
+            await ledger.apply(scope, adds, by=BY)
+    index = index_over(ledger, engine, embedder.model)
+    assert index.feeder is not None
+    await index.feeder.feed()
+    exact, shared, asked = ExactIndex(ledger, embedder.model, budget_bytes=1 << 30), [], index._asked
+    asked_before = time.perf_counter()
+    vectors = await embedder.embed(questions(100, seed=9), role="query")
+    async with asyncio.timeout(120):
+        # What was just fed would be looked at beside the engine, which would flatter it.
+        while (await ledger.fed("user 2", index=index.feeder.fed_as)).seen(
+            engine.settles_s, at=to_micros(now())
+        ) == 0:
+            await asyncio.sleep(0.2)
+    for n, vector in enumerate(vectors):
+        told, true = [
+            await (await each.view(users[n % 3], EVERYTHING)).nearest(vector, limit=10) for each in (index, exact)
+        ]
+        shared.append(len({*told.rows.tolist()} & {*true.rows.tolist()}) / 10)
+    print(
+        f"{kind}: {np.mean(shared):.3f} of the ten nearest, least {min(shared)}; {time.perf_counter() - asked_before:.1f} s"
+    )
+    assert not asked.trouble
+    assert np.mean(shared) >= LEAST_SHARED
+    await index.close()
+    await ledger.close()
+    await embedder.close()
+
+
+def _engine_of(kind: str, folder: Path, model: EmbeddingModel) -> FedEngine:
+    name = f"recall_{next(_numbers)}"
+    if kind.startswith("milvus"):
+        address = str(folder / "milvus.db") if kind == "milvus-lite" else running_milvus().url
+        return MilvusEngine(MilvusOptions(address=address, collection=name, timeout_s=60), model)
+    address = str(folder / "chroma") if kind == "chroma-folder" else running_chroma().url
+    return ChromaEngine(ChromaOptions(address=address, collection=name, timeout_s=60), model)

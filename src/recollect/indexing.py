@@ -80,7 +80,7 @@ def _chroma_address(settings: Settings) -> str:
 
 
 def _fed_as(settings: Settings, model: EmbeddingModel) -> str:
-    """What the ledger's notes call it: another wherever it is moved to, and for every model, so that it is fed anew."""
+    """What the ledger's notes call it: another wherever it is moved to, and for every model, to be fed anew."""
     is_milvus = settings.index == "milvus"
     address = _milvus_address(settings) if is_milvus else _chroma_address(settings)
     collection = settings.milvus_collection if is_milvus else settings.chroma_collection

@@ -3,7 +3,8 @@
 Kept are pairs of everyday words (one token of the embedder that ships, or met in the texts that WordNet counts senses
 in) that share a sense, of which one is made from the other ("promote" and "promotion"), or that are verbs of which
 one is a way of the other ("postpone" and "delay"), if the embedder finds them near too. Nouns for whoever does
-something are kept apart ("runner"), for a runner is not the same as running. Irregular forms of verbs come along.
+something are kept apart ("runner"), for a runner is not the same as running. Irregular forms of verbs come along, and
+the words for people and animals, for whoever is spoken of must be the same.
 
     apt-get download wordnet-base && dpkg -x wordnet-base_*.deb wordnet      # or WordNet 3.0 from elsewhere
     python scripts/gather_kin.py --wordnet wordnet/usr/share/wordnet --out src/recollect/write/settling
@@ -32,6 +33,8 @@ EVERYDAY = re.compile(r"[a-z]{3,}")
 DOER = re.compile(r"[a-z]{2,}(?:er|or|ist|ee)")
 MADE_FROM, OPPOSITE, WAY_OF = ("+", "\\"), "!", "@"
 COMMON_WAY = 4
+# The files of WordNet's own makers for words of animals and of people, and its letter for nouns in its counts.
+OF_BEINGS, NOUN = ("05", "18"), "1"
 # How near the embedder must find two words that share the most common sense of both, or another.
 NEAR_BY_FIRST, NEAR_BY_OTHER, NEAR_BY_MAKING, NEAR_BY_WAY = 0.3, 0.45, 0.35, 0.4
 # Forms that are everyday words of another kind.
@@ -49,6 +52,7 @@ class Net:
     counted: set[str]
     words: dict[Sense, list[str]]
     links: dict[Sense, list[tuple[str, Sense, int, int]]]
+    beings: set[str]
 
     def rank(self, word: str, sense: Sense) -> int:
         """How common a sense of a word is; 0 for the most common."""
@@ -56,7 +60,7 @@ class Net:
 
 
 def read_net(folder: Path) -> Net:
-    net = Net({}, set(), {}, defaultdict(list))
+    net = Net({}, set(), {}, defaultdict(list), set())
     for kind in sorted(set(KINDS.values())):
         for fields in _lines(folder / f"index.{kind}"):
             links = int(fields[3])
@@ -65,6 +69,8 @@ def read_net(folder: Path) -> Net:
                 net.counted.add(fields[0])
         for fields in _lines(folder / f"data.{kind}"):
             sense, count = (kind, fields[0]), int(fields[3], 16)
+            if kind == "noun" and fields[1] in OF_BEINGS:
+                net.beings.add(fields[0])
             net.words[sense] = [word.partition("(")[0] for word in fields[4 : 4 + 2 * count : 2]]
             rest = fields[5 + 2 * count :]
             for link, to, to_kind, ends in zip(
@@ -152,6 +158,27 @@ def irregular(folder: Path) -> dict[str, str]:
     }
 
 
+def beings(net: Net, folder: Path) -> list[str]:
+    """Everyday nouns that are mostly people or animals; names written large are left out."""
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for fields in _lines(folder / "cntlist.rev"):
+        word, _, where = fields[0].partition("%")
+        counts[word][where[0]] += int(fields[2])
+    everyday = tokens() | net.counted
+    found = set()
+    for sense in (("noun", each) for each in net.beings):
+        for word in net.words[sense]:
+            first = EVERYDAY.fullmatch(word) and word in everyday and net.rank(word, sense) == 0
+            if first and not _is_more(counts[word]):
+                found.add(word)
+    return sorted(found)
+
+
+def _is_more(counts: Mapping[str, int]) -> bool:
+    """Whether a word is not first of all a noun."""
+    return any(count > counts.get(NOUN, 0) for count in counts.values())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--wordnet", type=Path, required=True)
@@ -166,6 +193,7 @@ def main() -> None:
             others[min(one, other)].add(max(one, other))
     lines = [HEADER, *(" ".join([one, *sorted(those)]) for one, those in sorted(others.items()))]
     (given.out / "kin.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (given.out / "beings.txt").write_text("\n".join([HEADER, *beings(net, given.wordnet)]) + "\n", encoding="utf-8")
     write(given.out / "forms.toml", doers=doers, irregular=irregular(given.wordnet))
 
 

@@ -82,6 +82,24 @@ The logs are in eu-west-1|The logs are in eu-west-2
 User aims for the top|User loves the top
 User lives in Oslo|User stays in Oslo
 Ich wohne in Berlin|Ich wohne nicht mehr in Berlin
+User paid $500|User was paid $500
+User hates interrupting|User hates being interrupted
+User owes the bank 500 euros|The bank owes the user 500 euros
+User is older than Anna|Anna is older than the user
+User rents a garage from Tom|User rents a garage to Tom
+User borrowed a tent from Oscar|Oscar borrowed a tent from the user
+User's landlady is Mrs. Petrov|User's landlady is Mrs. Petrovic
+User is good at maths but bad at spelling|User is bad at maths but good at spelling
+User has two brothers and one sister|User has two sisters and one brother
+User has been married for ten years|User was married for ten years
+User has a spaniel|User had a spaniel
+Answer in German|Klaus wants answers in German
+The invoice must be paid by Friday|The invoice was paid by Friday
+User edits podcasts for a living|User edits podcasts as a hobby
+User likes tea and coffee|User likes tea more than coffee
+In 2022 Siemens acquired the user's company|User's company acquired Siemens in 2022
+User's phone is a Pixel|The user's office phone is a Pixel
+User eats everything but olives|User eats everything including olives
 Ich mag Kaffee|Ich mag keinen Kaffee
 Me gusta el té|No me gusta el té
 Je n'aime pas le thé|J'aime le thé
@@ -122,6 +140,21 @@ Backups are kept for 35 days|We store backups for 35 days
 User owes Priya 200 euros|I owe Priya 200 EUR
 User's grandmother died in May|User's grandmother passed away in May
 User speaks German fluently|User speaks fluent German
+Henry bought the boat from the user|User sold the boat to Henry
+User let Carlos borrow the drill|User lent Carlos the drill
+Anna is younger than the user|User is older than Anna
+I'm married to a nurse|User's spouse is a nurse
+User's company was acquired by Siemens in 2022|In 2022 Siemens acquired the user's company
+Please keep your answers short|User wants short answers
+User wakes up at half past six|User wakes up at 6:30
+The drive takes an hour and a half|The drive takes 90 minutes
+User is 1.78 m tall|User is 178 cm tall
+User no longer eats meat|User has stopped eating meat
+Italian food is something the user likes|User likes Italian food
+User prefers cats to dogs|I like cats more than dogs
+User and Nadia went to school together|Nadia and I went to school together
+A woman wears sun glasses|A woman wears sunglasses
+User has a dog called Rex who is a beagle|User has a beagle called Rex
 L'utilisateur travaille à Lyon|Je travaille à Lyon
 """
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from recollect.write.settling.kin import CONSUMING, aligned
-from recollect.write.settling.lexicon import EVERY, FUTURE, MUST, PLEASE, USER, entry, lexicon
+from recollect.write.settling.kin import CONSUMING, aligned, tells_of_beings
+from recollect.write.settling.lexicon import EVERY, FUTURE, MUST, PERSON, PLEASE, USER, WANT, entry, lexicon
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.roles import turned_about
+from recollect.write.settling.small_words import HABITUAL
 
 NUMBER, NAME, TIME, NEGATION, SUBJECT = "a number", "a name", "a time", "a negation", "whom it is about"
 MODE, TENSE, ORDER, WORDS, DIRECTION = (
@@ -51,7 +52,7 @@ def differing(a: Reading, b: Reading) -> str:
 
 
 def _value(a: Reading, b: Reading) -> str:
-    if a.numbers != b.numbers or (len(a.numbers) > 1 and _counted_apart(a, b)):
+    if a.numbers != b.numbers or (len(a.numbers) > 1 and _counted_apart(a, b)) or _others_counted(a, b):
         return NUMBER
     if a.times != b.times:
         return TIME
@@ -70,10 +71,19 @@ def _counted_apart(a: Reading, b: Reading) -> bool:
     return any(b.counted.get(what, number) != number for what, number in a.counted.items())
 
 
+def _others_counted(a: Reading, b: Reading) -> bool:
+    """Whether both tell of the same people and count others of them: two sisters and a brother, or the reverse."""
+    mine, theirs = ({who for who in each.counted if who[0] == PERSON} for each in (a, b))
+    return mine != theirs and mine <= b.people and theirs <= a.people and bool(mine and theirs)
+
+
 def _negation(a: Reading, b: Reading) -> bool:
     if len(a.negated) != len(b.negated):
         return True
     if not a.negated:
+        return False
+    if len(a.negated) == 1 and a.simple and b.simple and not (a.words ^ b.words):
+        # Of one clause all is denied, wherever it is said.
         return False
     # What one denies the other must not say; and what is denied must be the same, word for word.
     apart, extra = set(a.negated) ^ set(b.negated), a.words ^ b.words
@@ -106,11 +116,24 @@ def _subject(a: Reading, b: Reading) -> bool:
         return True
     if a.people and a.lead != b.lead and _user_acts(a) != _user_acts(b):
         return True
-    if a.of_user != b.of_user and a.words != b.words:
-        # "When it is hot the user sleeps badly" and "when it is hot the baker sleeps badly".
+    if (
+        a.of_user != b.of_user
+        and not (a.ordered or b.ordered)
+        and (b.words - a.words if a.of_user else a.words - b.words)
+    ):
+        # "Bob likes tea" and "the user likes tea".
         return True
-    # "My guests like tea" and "Anna likes tea" are not about the one who likes tea; "my boss leads" is not "I lead".
-    return bool((a.words ^ b.words) & ({a.opening, b.opening} | a.owned | b.owned))
+    if _narrower(a, b) or _narrower(b, a):
+        return True
+    # "My guests like tea" is not "I like tea", "the baker sleeps badly" is not "the user sleeps badly".
+    mine, theirs = a.words - b.words, b.words - a.words
+    return bool((mine | theirs) & {a.may_name, b.may_name}) or tells_of_beings(a, mine) or tells_of_beings(b, theirs)
+
+
+def _narrower(a: Reading, b: Reading) -> bool:
+    """Whether the first tells of one kind of what the other tells of: "my office phone" and "my phone"."""
+    has_it = b.relation == "have" or b.owned & (a.words - a.owned)
+    return bool(a.owned & (a.words - b.words) and has_it)
 
 
 def _user_acts(reading: Reading) -> bool:
@@ -123,12 +146,26 @@ def _mode(a: Reading, b: Reading) -> bool:
     if apart == {FUTURE} and EVERY not in a.marks and a.past == b.past:
         # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself.
         return not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
+    if apart == {"@may", "@maybe"} or (apart == {FUTURE} and "@maybe" in a.marks):
+        # "May move" and "might move", "perhaps will move".
+        return False
+    if apart == {"@leisure"} and {"like", "hobbi"} & a.words & b.words:
+        return False
+    if apart == {EVERY} and not HABITUAL.isdisjoint(a.order.keys() | b.order.keys()):
+        # "In the mornings" and "every morning".
+        return False
     if apart == {EVERY} and not _HABITS.isdisjoint(a.order.keys() | b.order.keys()):
         # "Usually on a Monday" and "on Mondays".
         return False
     if apart == {MUST} and a.negated and b.negated and _CAN & (a.order if MUST in b.marks else b.order).keys():
         # "Must not eat" and "cannot eat".
         return False
+    if apart == {MUST, WANT}:
+        # "Notes must be short" and "the user wants short notes".
+        return (a if MUST in a.marks else b).of_user
+    if apart == {MUST} and (b if MUST in a.marks else a).past:
+        # "Must be done" and "was done".
+        return True
     if apart == {MUST}:
         # "Logs must be kept" and "keep logs": an order needs no "must".
         return (a.duty or b.duty) not in (a.lead, b.lead)
@@ -141,23 +178,45 @@ def _tense(a: Reading, b: Reading) -> bool:
 
 def _is_over(then: Reading, now: Reading) -> bool:
     """Whether something was so for the first that is so for the other."""
-    if not now.past and ("be" in then.past or (now.present & _BEING and then.past & now.words)):
+    if then.past and now.past & _BEING and then.simple and now.simple:
+        # "Broke down" and "had a breakdown".
+        return False
+    if "got" in now.order and not now.past and then.past == {"be"}:
+        # "Got divorced in May" and "the divorce was in May".
+        return False
+    if not now.past and (then.past & _BEING or (now.present & _BEING and then.past & now.words)):
         # "Was a nurse" and "is a nurse", "lived here" and "has a home here".
         return True
     if not now.past and now.present & _BEING and then.past - now.words - _BEING:
         # "Went to school" and "is at school".
         return True
-    return bool((then.past - then.present) & (now.present - now.past))
+    over = (then.past - then.present) & (now.present - now.past)
+    # "We wrote it in Go" and "it is written in Go".
+    return bool(over - now.undergone if then.lead != now.lead else over)
 
 
 def _direction(a: Reading, b: Reading) -> bool:
-    if a.origins != b.origins or (a.words ^ b.words) & _TURNING or any(_swapped(a, b, pivot) for pivot in a.follows):
+    if (
+        _come_apart(a, b)
+        or _come_apart(b, a)
+        or (a.words ^ b.words) & _TURNING
+        or any(_swapped(a, b, pivot) for pivot in a.follows)
+    ):
+        return True
+    if ((a.words ^ b.words) - _TURNING) & (a.follows.get("from", set()) | b.follows.get("from", set())):
+        # "The train", "the train from work".
         return True
     if a.sides == b.sides:
         return False
     opposite = lexicon().opposite
     mine, theirs = a.sides - b.sides, b.sides - a.sides
     return any(opposite[side] & theirs for side in mine)
+
+
+def _come_apart(a: Reading, b: Reading) -> bool:
+    """Whether something comes from someone in the first, and goes to them or is done by them in the other."""
+    there = b.follows.get("to", set()) | b.agents | ({b.lead} if b.relation not in _BEING else set())
+    return any(b.origins or (entry(name).verb or name) in there for name in a.origins - b.origins)
 
 
 def _swapped(a: Reading, b: Reading, pivot: str) -> bool:

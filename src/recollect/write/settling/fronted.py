@@ -4,20 +4,56 @@ from __future__ import annotations
 
 import re
 
+from recollect.write.settling.lexicon import entry
+
 _FRONTING = frozenset(
-    "on in at for every each next last when if because before after since until during of as".split()
+    "on in at for every each next last when if because before after since until during of as twice once with "
+    "without".split()
 )
+_ADVERBS = frozenset(
+    "someday sometimes usually normally typically generally often currently recently today tomorrow yesterday "
+    "tonight lately nowadays eventually".split()
+)
+_OPINION = re.compile(r"[Ii]n my (?:opinion|view|eyes),? ")
 _SUBJECT = re.compile(r" (?:the user|user|user's|the user's|I|we|my)(?= )")
+# What may stand in a time that goes before: "on the 3rd of May", "every second Monday".
+_BETWEEN = frozenset("the of this every each other next last and at in on now a per am pm o'clock".split())
 
 
 def turned(text: str) -> str:
     """The text with what goes before its main clause put behind it: "on Mondays I swim" is "I swim on Mondays"."""
     first, _, _ = text.partition(" ")
-    if first.lower() not in _FRONTING or ". " in text:
+    if opinion := _OPINION.match(text):
+        return f"I think {text[opinion.end() :]}"
+    opens = first.lower().strip(",")
+    if ". " in text or (opens not in _FRONTING | _ADVERBS and not entry(opens).number):
         return text
-    subject = _SUBJECT.search(text)
-    at = text.find(", ") + 1 or (subject.start() if subject else 0)
+    if opens in _ADVERBS:
+        at = len(first)
+    else:
+        at = _end_of_time(text) or (_end_of_clause(text) if opens in _FRONTING else 0)
     if not at:
         return text
-    front = first.lower() + text[len(first) : at].rstrip(", ")
+    front = (first.lower() + text[len(first) : at]).rstrip(", ")
     return f"{text[at:].strip().rstrip('.')} {front}"
+
+
+def _end_of_time(text: str) -> int:
+    """Where a time that the text begins with ends: "in 2022 they moved"; 0 if it begins with something else."""
+    at, told = 0, False
+    for word in text.split(" "):
+        plain = word.strip(",").lower()
+        known = entry(plain)
+        if known.time or known.unit or known.number or plain.removesuffix("s") in ("time", "week", "month", "year"):
+            told = told or bool(known.time or known.unit or plain.isdigit())
+        elif at and plain not in _BETWEEN:
+            break
+        at += len(word) + 1
+        if word.endswith(","):
+            break
+    return at - 1 if told and at < len(text) else 0
+
+
+def _end_of_clause(text: str) -> int:
+    subject = _SUBJECT.search(text)
+    return text.find(", ") + 1 or (subject.start() if subject else 0)

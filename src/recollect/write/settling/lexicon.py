@@ -20,7 +20,7 @@ Phrase: TypeAlias = tuple[list[str], Parts]
 # A mark must be the same in two statements that say the same; a person is someone a statement is about.
 MARK, PERSON, TIME = "@", "~", "#"
 NOT, EVERY, OVER, FUTURE, MUST, ENDED = "@not", "@every", "@over", "@future", "@must", "@ended"
-MORE, PLEASE, WANT = "@more", "@please", "@want"
+MORE, MAX, PLEASE, WANT, PAST = "@more", "@max", "@please", "@want", "@past"
 USER, US, HE, SHE = "~user", "~us", "~he", "~she"
 
 _SIGNS = (MARK, PERSON, TIME)
@@ -32,6 +32,13 @@ _MORE_FORMS = {"get": ("got", "gotten"), "carry": ("carries", "carried"), "rely"
 # "Fluently" is how one is fluent; shorter words that end alike are mostly no adverbs.
 _ADVERB = 7
 # Without a cache of its own: that one could not be made to let go of what was erased.
+_OLD_SPELLINGS = ("paed", "haem", "anaem", "anaes", "gynaec", "orthopaed")
+_NO_PAST = ("eed", "hundred", "sacred", "naked", "wicked")
+_SPELLINGS = (
+    *(("our" + end, "or" + end) for end in ("", "s", "ed", "ing", "ful", "ite")),
+    *(("is" + end, "iz" + end) for end in ("e", "es", "ed", "ing", "ation", "er")),
+    *(("lled", "led"), ("lling", "ling"), ("ence", "ense")),
+)
 _stemmer = Stemmer.Stemmer("english", 0)
 
 
@@ -54,6 +61,11 @@ class Lexicon:
     apart: Mapping[str, frozenset[str]]
     opposite: Mapping[str, frozenset[str]]
     over: frozenset[str]
+    converse: Mapping[str, str]
+    bodies: frozenset[str]
+    orders: frozenset[str]
+    kinds: Mapping[str, str]
+    greater: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +98,13 @@ class Entry:
 @cache
 def lexicon() -> Lexicon:
     """The words that ship with Recollect."""
-    told = tomllib.loads((files(__package__) / "lexicon.toml").read_text(encoding="utf-8"))
-    forms = tomllib.loads((files(__package__) / "forms.toml").read_text(encoding="utf-8"))
+    told = _both(_toml("lexicon.toml"), _toml("everyday.toml"))
+    forms = _toml("forms.toml")
     becomes = _becomes(told)
     return Lexicon(
         becomes=becomes,
         phrases=_phrases(told["phrases"] | _inflected(told["phrasal"], forms["irregular"]), becomes),
-        times=_times(told["times"]),
+        times=_times(told["times"]) | _pairs(told["times"]["alias"]),
         shy=frozenset(told["times"]["shy"].split()),
         units=frozenset(told["times"]["units"].split()),
         numbers=_values(told["numbers"]["words"]),
@@ -105,7 +117,32 @@ def lexicon() -> Lexicon:
         apart=_both_ways(told["apart"]["pairs"]),
         opposite=_both_ways(told["sides"]["pairs"]),
         over=frozenset(told["sides"]["over"].split()),
+        converse=_pairs(told["converse"]),
+        bodies=frozenset(told["bodies"].split()),
+        orders=frozenset(told["orders"].split()),
+        greater=_pairs(told["greater"]),
+        kinds={stem(kind): PERSON + what for kind, what in _pairs(told["kinds"]).items()},
     )
+
+
+def _toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / name).read_text(encoding="utf-8"))
+
+
+def _both(told: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """What two files tell: lists and lines one behind the other, of phrases the later."""
+    found = dict(told)
+    for name, added in more.items():
+        known: Any = told.get(name)
+        if name in ("phrases", "phrasal"):
+            found[name] = known | added
+        elif isinstance(known, Mapping):
+            found[name] = _both(known, added)
+        elif isinstance(known, list):
+            found[name] = [*known, *(added.split("\n") if isinstance(added, str) else added)]
+        else:
+            found[name] = added if known is None else f"{known} {added}"
+    return found
 
 
 @at_hand(1 << 14)
@@ -115,7 +152,9 @@ def entry(word: str) -> Entry:
     time, every = _time_of(word, known)
     number = word in known.numbers or word[:1].isdigit() or word in ("hundred", "thousand", "million", "billion")
     parts = _parts_of(word, known)
-    base = known.past.get(word) or (word if word.endswith("ed") and len(word) > 4 else "")
+    base = known.past.get(word) or (
+        word if word.endswith("ed") and len(word) > 4 and not word.endswith(_NO_PAST) else ""
+    )
     past = _parts_of(base, known)
     traits = {
         "time": time,
@@ -135,7 +174,7 @@ def entry(word: str) -> Entry:
         verb=parts[0] if plain and word not in _WAS else "",
         past=past[0] if past else "",
         doer=_parts_of(known.doers.get(word, ""), known),
-        idle=word in known.idle or stem(known.past.get(word, word)) in known.idle,
+        idle=not known.idle.isdisjoint((word, stem(known.past.get(word, word)), *parts[:1])),
         turns=any(traits[name] for name in ("side", "over", "was", "is_")) or word in ("by", "to", "from"),
         empty=not parts and not any(traits.values()) and word != "by",
         special=number or bool(time) or word in known.phrases or word in _EACH,
@@ -148,10 +187,21 @@ def _parts_of(word: str, known: Lexicon) -> Parts:
     base = word if word in known.becomes else known.past.get(word, word)
     if not base or base in known.becomes:
         return known.becomes.get(base, ())
-    form = stem(base)
+    form = stem(_american(base))
     if form.endswith("li") and len(form) >= _ADVERB:
         form = stem(base[:-2])
     return known.heads.get(form, (form,))
+
+
+def _american(word: str) -> str:
+    """A word as it is spelt in America, where that is told by its end: "colour", "organise"."""
+    if len(word) > 5:
+        if word.startswith(_OLD_SPELLINGS):
+            word = word.replace("ae", "e", 1)
+        for ending, other in _SPELLINGS:
+            if word.endswith(ending):
+                return word[: -len(ending)] + other
+    return word
 
 
 def phrases_from(word: str) -> tuple[Phrase, ...]:
@@ -215,7 +265,7 @@ def _heads(groups: Sequence[str], becomes: Mapping[str, Parts]) -> dict[str, Par
 def _parts(text: str, becomes: Mapping[str, Parts]) -> Parts:
     parts: list[str] = []
     for word in text.split():
-        parts += (word,) if word[0] in _SIGNS else becomes.get(word, (stem(word),))
+        parts += (word,) if word[0] in _SIGNS else becomes.get(word, (stem(_american(word)),))
     return tuple(parts)
 
 

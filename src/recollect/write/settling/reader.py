@@ -1,371 +1,52 @@
-"""Read a statement: what it says of whom, and every detail in which another must not differ.
-
-One pass over the words; nothing is understood, only recognised.
-"""
+"""Read a statement: what it says of whom, and every detail in which another must not differ."""
 
 from __future__ import annotations
 
 import unicodedata
 
 from recollect.write.settling.fronted import turned
-from recollect.write.settling.lexicon import (
-    EVERY,
-    HE,
-    MARK,
-    MORE,
-    MUST,
-    NOT,
-    OVER,
-    PERSON,
-    SHE,
-    TIME,
-    USER,
-    Entry,
-    entry,
-    phrases_from,
-    weighs,
-)
-from recollect.write.settling.quantity import number_in, spelt_number
+from recollect.write.settling.kin import kin
+from recollect.write.settling.lexicon import entry, lexicon
+from recollect.write.settling.measures import in_figures
 from recollect.write.settling.reading import Reading
+from recollect.write.settling.recast import recast
+from recollect.write.settling.senses import by_sense
+from recollect.write.settling.small_words import BEFORE_ORDERS, CLAUSES, JOINS
 from recollect.write.settling.tokens import Token, tokens_of
-
-_AUXILIARY = frozenset("is are was were be been being has have had am got get gets getting".split())
-# "For a week" is no "every week".
-_LASTING = frozenset("for in within of about take takes took lasts spent".split())
-_JOINS = frozenset("and or nor und oder y o e et ou".split())
-_MY = frozenset(
-    "my mine our ours mein meine meinen meinem unser unsere mi mis mon ma mes notre nos mio mia miei мой моя".split()
-)
-
-
-# What comes behind these must not change places: "from Rome to Oslo", "wash before you cook".
-_PIVOTS = frozenset("before after from to until von nach avant après antes después".split())
-# Nouns stand behind these, and a name behind those of the second kind tells where or when, not who.
-_BEFORE_NOUNS = frozenset("a an the my our his her their its no user's of".split())
-_PLACING = frozenset("in on at near during for around".split())
-_SIDES = frozenset(["befor", "after", "until"])
-_WITHIN = frozenset("not never also already just recently always".split())
-_DEGREES = frozenset("some little fluent basic native perfect poor".split())
-_MODALS = frozenset("should must will can may might would to never not usually".split())
-_MONEY = frozenset("$€£¥₹")
-_HALVES = {"morning": "am", "afternoon": "pm", "evening": "pm"}
-# Nouns that are made of verbs tell of no time: "the promotion" is not "promotes".
-_NOUN_ENDS = ("tion", "sion", "ment", "ance", "ence")
+from recollect.write.settling.walk import Walk
 
 
 def read(text: str) -> Reading:
     """What a statement holds."""
     plain = turned(unicodedata.normalize("NFKC", text).replace("’", "'"))
     # Where all is written large, a capital says nothing.
-    reading = _Reader(tokens_of(plain), shouted=plain.isupper()).read()
-    reading.listed = ", " in plain or not _JOINS.isdisjoint(reading.order)
+    tokens = in_figures(by_sense(tokens_of(plain)))
+    reading = Walk(recast(tokens), shouted=plain.isupper()).read()
+    reading.bare = _bare(tokens)
+    reading.may_name = "" if reading.bare in kin() else reading.bare
+    reading.ordered = _is_order(tokens)
+    reading.simple = ", " not in plain and CLAUSES.isdisjoint(reading.order)
+    reading.listed = ", " in plain or not JOINS.isdisjoint(reading.order)
     return reading
 
 
-class _Reader:
-    """Walks once over the words of one statement."""
+def _is_order(tokens: list[Token]) -> bool:
+    """Whether it begins as an order does: "keep", "please do not use"."""
+    for word, *_ in tokens[:4]:
+        if word not in BEFORE_ORDERS:
+            asked = "please" in (tokens[0][0], tokens[-1][0])
+            return word in lexicon().orders or (asked and word not in ("i", "user", "the"))
+    return False
 
-    __slots__ = (
-        *("_at", "_words", "_tokens", "_shouted", "_result", "_weighed", "_last"),
-        *("_by", "_owner", "_pivot", "_to_compare", "_to_negate", "_uncounted"),
-    )
 
-    def __init__(self, tokens: list[Token], *, shouted: bool) -> None:
-        self._tokens = tokens
-        self._words = [token[0] for token in tokens]
-        self._shouted = shouted
-        self._at = 0
-        self._weighed = 0
-        self._to_negate = 0
-        self._to_compare = False
-        self._owner = ""
-        self._pivot = ""
-        self._by = False
-        self._last = ""
-        self._uncounted: list[str] = []
-        self._result = Reading()
+def _bare(tokens: list[Token]) -> str:
+    """The first word as readings hold it, if it may stand for someone: "Bob likes tea"."""
+    word, capital, _ = tokens[0] if tokens else ("", False, False)
+    if not capital or word in lexicon().becomes or word.endswith(("ing", "ed")) or _is_plural(word):
+        return ""
+    # "Depuis 2015" is no name.
+    return "" if entry(tokens[1][0] if len(tokens) > 1 else "").number else entry(word).verb
 
-    def read(self) -> Reading:
-        tokens, order, end = self._tokens, self._result.order, len(self._tokens)
-        while self._at < end:
-            token = tokens[self._at]
-            word = token[0]
-            known = entry(word)
-            if token[1] and len(word) == 1 and word != "i" and not token[2] and not self._shouted:
-                # A vitamin, a blood type, a grade.
-                self._result.names.add(word.upper())
-                self._take((word.upper(),), (word.upper(), True, False))
-                self._at += 1
-            elif known.empty:
-                order.setdefault(word, self._weighed)
-                self._at += 1
-            elif not known.special or not self._special(known, token):
-                self._plain(known, token)
-                self._at += 1
-        self._result.negated += [""] * self._to_negate
-        self._settle_pronouns()
-        if EVERY in self._result.marks and any(time[0] == "w" and time[1:].isdigit() for time in self._result.times):
-            # What is so on Mondays is so weekly.
-            self._result.times.discard("week")
-        self._result.numbers.sort()
-        self._result.negated.sort()
-        return self._result
 
-    def _settle_pronouns(self) -> None:
-        """Take he or she for someone who is spoken of only later: "because of his pills the user"."""
-        result = self._result
-        early = result.people & {HE, SHE}
-        if early and entry(self._words[0]).parts[:1] not in ((HE,), (SHE,)) and (result.of_user or result.names):
-            result.people -= early
-            result.pronouns |= early
-
-    def _peek(self, ahead: int) -> str:
-        at = self._at + ahead
-        return self._words[at] if 0 <= at < len(self._words) else ""
-
-    def _special(self, known: Entry, token: Token) -> bool:
-        """Take a phrase, a number or a time, if one begins here."""
-        if known.phrases:
-            start = self._at + 1
-            for rest, becomes in phrases_from(token[0]):
-                if self._words[start : start + len(rest)] == rest:
-                    self._take(becomes, token)
-                    self._date(becomes, known)
-                    if rest[-1:] == ["old"]:
-                        # "Is seven" and "is seven years old".
-                        self._result.idle.add("old")
-                    self._at += 1 + len(rest)
-                    return True
-        if known.each and entry(self._peek(1)).unit:
-            if token[0] not in ("a", "an") or self._peek(-1) not in _LASTING:
-                self._result.marks.add(EVERY)
-            self._at += 1
-            return True
-        if known.number:
-            self._number(token[0])
-            return True
-        return known.time != "" and self._time(known, token)
-
-    def _date(self, parts: tuple[str, ...], verb: Entry) -> None:
-        """Note whether what several words say is over: "gave up"."""
-        if verb.past and parts and weighs(parts) and self._peek(-1) not in _AUXILIARY:
-            self._result.past.add(parts[0])
-
-    def _number(self, word: str) -> None:
-        if not word[0].isdigit():
-            number, taken = spelt_number(self._words[self._at : self._at + 8])
-            self._at += taken
-            self._count(number)
-            return
-        half = _HALVES.get(self._peek(3), "") if self._words[self._at + 1 : self._at + 3] == ["in", "the"] else ""
-        found = number_in(word, half or self._peek(1))
-        self._at += found.taken + (2 if half else 0)
-        if found.time:
-            self._result.times.add(found.time)
-            return
-        for number in found.numbers:
-            self._count(number)
-        if found.unit:
-            self._take(entry(found.unit).parts, (found.unit, False, False))
-
-    def _count(self, number: str) -> None:
-        self._result.numbers.append(number)
-        self._uncounted.append(number)
-        if self._pivot:
-            self._follow(number)
-
-    def _time(self, known: Entry, token: Token) -> bool:
-        beside = self._peek(-1)[:1] + self._peek(1)[:1]
-        if known.shy and (token[2] or not token[1]) and not any(char.isdigit() for char in beside):
-            # "May" and "march" are everyday words too.
-            return False
-        if token[0] == "last" and self._peek(-1) in _MODALS:
-            return False
-        self._result.times.add(known.time)
-        if known.each:
-            # "Mondays" are every Monday.
-            self._result.marks.add(EVERY)
-        self._at += 1
-        return True
-
-    def _plain(self, known: Entry, token: Token) -> None:
-        word, capital, opens = token
-        result = self._result
-        if known.turns:
-            self._turn(known, word)
-        parts = known.parts
-        if known.doer and self._is_told_of_someone():
-            parts = known.doer
-            if self._peek(1) != "of":
-                (result.past if "be" in result.past else result.present).add(parts[0])
-        if result.lead and not result.relation:
-            self._relate(known)
-        if capital and not opens and known.verb and not self._shouted:
-            self._name(word)
-        if known.verb:
-            if not known.past:
-                if not word.endswith(_NOUN_ENDS) and self._peek(-1) not in _BEFORE_NOUNS:
-                    result.present.add(known.verb)
-            elif entry(self._peek(-1)).is_ == "be":
-                # "Is married" goes on, "was married" does not.
-                result.present.add(known.past)
-            elif self._peek(-1) not in _AUXILIARY and self._peek(-2) not in _AUXILIARY:
-                result.past.add(known.past)
-        if known.verb and len(parts) == 1:
-            # Nearly every word is one of weight and nothing else.
-            self._weighed += 1
-            self._weigh(parts[0], opens=opens)
-            result.order.setdefault(word, self._weighed)
-            if known.idle:
-                result.idle.add(known.verb)
-        else:
-            self._take(parts, token)
-        if word in _PIVOTS:
-            self._pivot = word
-        if self._peek(1) == "'s":
-            self._owner = word
-
-    def _name(self, word: str) -> None:
-        result = self._result
-        result.names.add(word)
-        before, far = self._peek(-1), self._peek(-2)
-        if before == "'s":
-            before, far = far, self._peek(-3)
-        if before in ("from", "between"):
-            result.origins.add(word)
-        if before in _DEGREES:
-            result.degrees[word] = "some" if before == "little" else before
-        near = far if before in ("a", "an", "the", "of") else before
-        if near in _PLACING or near in result.placed or entry(near).time:
-            result.placed.add(word)
-
-    def _is_told_of_someone(self) -> bool:
-        """Whether the noun here says what someone does: "is a yoga teacher", "the manager of"."""
-        if self._peek(1) == "of" and self._peek(-1) == "the":
-            return True
-        for back in range(1, 4):
-            before = self._peek(-back)
-            if before in ("a", "an", "the"):
-                return self._peek(-back - 1) in ("is", "am", "are", "was", "were", "as")
-        return False
-
-    def _turn(self, known: Entry, word: str) -> None:
-        """Take a word that says how the others stand to each other, or when something is so."""
-        result = self._result
-        if known.side:
-            result.sides.add(word)
-        if known.is_:
-            self._be(known)
-        elif known.was:
-            self._was(known)
-        if (known.over and not known.parts) or (word == "to" and "prefer" in result.words):
-            self._to_compare = True
-        self._by = self._by or word == "by"
-
-    def _be(self, known: Entry) -> None:
-        """Take what is so: "has a car" and "has been ill", not "has invited"."""
-        ahead = 2 if self._peek(1) in _WITHIN else 1
-        been = known.is_ == "have" and self._peek(ahead) == "been"
-        if known.is_ == "be" or not entry(self._peek(ahead + been)).past:
-            self._result.present.add("be" if been else known.is_)
-
-    def _relate(self, known: Entry) -> None:
-        """Take what is said of the one who comes first; of a thing only that it is so, or has something."""
-        # What has a mark says how or whether, not what: "stopped working" is about working.
-        verb = known.verb if self._result.lead[0] == PERSON and len(known.parts) == 1 else ""
-        self._result.relation = known.is_ or known.was or verb
-
-    def _was(self, known: Entry) -> None:
-        """What was so: "was a nurse" is over, "was moved" happened, and "was born" stays true."""
-        after = self._peek(1)
-        done = entry(after).past if after != "born" else ""
-        if done:
-            self._result.past.add(done)
-        elif after != "born":
-            self._result.past.add(known.was)
-
-    def _take(self, parts: tuple[str, ...], token: Token) -> None:
-        result = self._result
-        if weighs(parts):
-            self._weighed += 1
-        for part in parts:
-            if part[0] == MARK:
-                self._mark(part)
-            elif part[0] == TIME:
-                result.times.add(part[1:])
-            elif part == USER:
-                result.of_user = True
-                if token[0] in _MY or token[0].endswith("'s"):
-                    self._owner = USER
-                elif "of" in (self._peek(-1), self._peek(-2)) and self._last:
-                    result.owners.setdefault(self._last, USER)
-                    result.owned.add(self._last)
-                else:
-                    if self._by:
-                        result.agents.add(part)
-                        self._by = False
-                    if self._pivot:
-                        self._follow(part)
-                    result.order.setdefault(part, self._weighed)
-                    result.lead = result.lead or part
-            elif part in (HE, SHE) and (result.lead or result.of_user):
-                # Someone was spoken of before: "the user sold her car".
-                result.pronouns.add(part)
-                if self._by:
-                    result.agents.add(part)
-                    self._by = False
-            else:
-                self._weigh(part, opens=token[2])
-        result.order.setdefault(token[0], self._weighed)
-
-    def _mark(self, part: str) -> None:
-        if part == NOT:
-            self._to_negate += 1
-        elif part == OVER:
-            if entry(self._peek(1)).number or self._peek(1) in _MONEY:
-                self._result.marks.add(MORE)
-            else:
-                self._to_compare = True
-        else:
-            self._result.marks.add(part)
-
-    def _weigh(self, part: str, *, opens: bool) -> None:
-        """Take a word of weight; what was waiting for one has found it."""
-        result = self._result
-        self._last = part
-        if part[0] == PERSON and "from" in (self._peek(-1), self._peek(-2)):
-            result.origins.add(part)
-        (result.people if part[0] == PERSON else result.words).add(part)
-        result.order.setdefault(part, self._weighed)
-        if self._by:
-            result.agents.add(part)
-            self._by = False
-        if not result.lead and part not in _SIDES:
-            result.lead = part
-        if MUST in result.marks:
-            result.duty = result.duty or part
-        if opens and not result.opening:
-            result.opening = part
-        if self._pivot:
-            self._follow(part)
-        if self._owner:
-            result.owners.setdefault(part, self._owner)
-            if self._owner == USER:
-                result.owned.add(part)
-            self._owner = ""
-        if self._to_negate:
-            result.negated += [part] * self._to_negate
-            self._to_negate = 0
-        if self._to_compare:
-            result.lesser.add(part)
-            self._to_compare = False
-        for number in self._uncounted:
-            result.counted[part] = number
-        self._uncounted.clear()
-
-    def _follow(self, part: str) -> None:
-        """Note what stands behind "before" or "from": the next two words of weight."""
-        behind = self._result.follows.setdefault(self._pivot, set())
-        behind.add(part)
-        if len(behind) > 1:
-            self._pivot = ""
+def _is_plural(word: str) -> bool:
+    return word.endswith("s") and not word.endswith(("us", "is", "as", "os", "ss"))

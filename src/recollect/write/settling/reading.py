@@ -26,6 +26,12 @@ class Reading:
     sides: set[str] = field(default_factory=set)
     lesser: set[str] = field(default_factory=set)
     origins: set[str] = field(default_factory=set)
+    # What is done to the one who comes first: "was paid".
+    undergone: set[str] = field(default_factory=set)
+    # What someone likes or hates to do: "hates waiting".
+    doing: set[str] = field(default_factory=set)
+    # The words of weight of each part between "and" or "but".
+    clauses: list[set[str]] = field(default_factory=lambda: [set()])
     # Who did it where it is said last: "sold by the user".
     agents: set[str] = field(default_factory=set)
     # Whose things are, where it is said: "Anna's car"; and what stands behind a word such as "before" or "from".
@@ -37,12 +43,18 @@ class Reading:
     # What is the user's own ("my guests"), what the text opens with, and who or what comes first in it.
     owned: set[str] = field(default_factory=set)
     opening: str = ""
+    # Its very first word if that is one of weight, and the same if it may be a name: no everyday word.
+    bare: str = ""
+    may_name: str = ""
     lead: str = ""
     # What is said of the one who comes first: the verb, or "be" or "have".
     relation: str = ""
     # What must be done, and whether the user is spoken of at all.
     duty: str = ""
     of_user: bool = False
+    # Whether it is an order to whoever reads it ("keep it short"), and whether it has but one clause.
+    ordered: bool = False
+    simple: bool = False
     # Whether it names several things, parted by commas or joined by "and".
     listed: bool = False
     # Each word and person as first met, with how many words of weight had come up to then.

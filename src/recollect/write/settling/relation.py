@@ -63,7 +63,8 @@ def turned_round(new: Reading, old: Reading) -> bool:
     same = new.words == old.words and new.people == old.people and new.numbers == old.numbers
     if not same or "prefer" not in new.words or len(new.negated) != len(old.negated):
         return False
-    return bool(new.lesser and old.lesser) and new.lesser.isdisjoint(old.lesser) and new.marks == old.marks
+    apart = not (new.lesser <= old.lesser or old.lesser <= new.lesser)
+    return bool(new.lesser and old.lesser) and apart and new.marks == old.marks
 
 
 def same_subject(new: Reading, old: Reading) -> bool:

@@ -14,7 +14,7 @@ from recollect.write.settling.reading import Reading
 # Of all that the richer statement holds, the other must hold this much; with less, the meaning must be surer.
 _NEARLY_ALL, _MOST = 0.75, 0.6
 # Where every word of weight is the same, little more is asked; one such word alone says little.
-_NOT_UNLIKE, _ONE_WORD = 0.5, 0.7
+_NOT_UNLIKE, _ONE_WORD = 0.3, 0.5
 _LESS_SURE = 0.1
 
 # What is longer is no statement and the same only as itself: comparing takes time by the product of the lengths.
@@ -78,11 +78,8 @@ def likeness(a: Text, b: Text) -> Likeness:
         return Likeness(1.0, 1.0)
     if a.reading is None or b.reading is None:
         return Likeness(0.0, 0.0, LENGTH)
-    if a.held == b.held:
-        words, held, one, other = 1.0, len(a.held), a.reading, b.reading
-    else:
-        one, other = aligned(a.reading, b.reading)
-        words, held = _words(one.held(), other.held())
+    one, other = aligned(a.reading, b.reading)
+    words, held = _words(one.held(), other.held())
     return Likeness(_letters(a.plain, b.plain), words, differing(one, other), held)
 
 

@@ -22,7 +22,11 @@ _ISO_DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)")
 # A label is one name too: eu-west-1.
 _LABEL = re.compile(r"[^\W\d_]\w*(?:-\w+)*-\d+")
 _AROUND = ".,;:!?()[]<>\"'"
-_HALVES = (("a.m.", "am"), ("p.m.", "pm"), ("A.M.", "am"), ("P.M.", "pm"))
+# Points that end no sentence.
+_HALVES = (
+    *(("a.m.", "am"), ("p.m.", "pm"), ("A.M.", "am"), ("P.M.", "pm")),
+    *((f"{title}. ", f"{title} ") for title in ("Mr", "Mrs", "Ms", "Dr", "Prof", "St")),
+)
 _ENDS = frozenset(".!?;:")
 _SHORT = {"ll": "will", "d": "would", "ve": "have", "re": "are", "m": "am"}
 _SHORT_NOT = {"can": "can", "won": "will", "shan": "shall", "ain": "is"}

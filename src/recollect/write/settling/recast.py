@@ -1,0 +1,211 @@
+"""Put a statement the plain way round: who acts comes first, and of two verbs for one deed the same is used."""
+
+from __future__ import annotations
+
+from recollect.write.settling.kin import kin
+from recollect.write.settling.lexicon import PERSON, USER, entry, lexicon
+from recollect.write.settling.tokens import Token
+
+_BE = frozenset("is are was were be been being am got gets get".split())
+_HAVE = frozenset("has have had".split())
+_OVER = frozenset("was were got been".split())
+_WITHIN = frozenset("not never always also often usually just recently already still".split())
+_MODALS = frozenset("used will would should must can could may might shall to".split())
+# Where the one who acts, or from whom something comes, is told to the end.
+_STOPS = frozenset(
+    "in on at for to from with by every each because when while after before since during until last next and but "
+    "yesterday today tomorrow ago who which that as if so about".split()
+)
+# "By bus", "by hand" and "by Friday" tell of nobody.
+_NOBODY = frozenset(
+    "bus car train bike bicycle plane foot hand mail email phone post default far now then heart accident noon "
+    "midnight".split()
+)
+# "Employed by" is where one works.
+_LASTING = frozenset("employed born based located made followed".split())
+_COMING = _BE | {"come", "comes", "came", "since"}
+_THE_USER = frozenset(["user", "i", "user's"])
+_VAGUE = frozenset(["something", "what"])
+_HIM = {"him": "user", "me": "user", "her": "user", "them": "user", "his": "user's", "their": "user's"}
+# These are done between people, the others also with places: "a degree from Stanford".
+_OF_GOODS = frozenset(
+    "borrow borrows borrowed buy buys bought purchase purchases purchased receive receives received learn learns "
+    "learned learnt learning inherit inherits inherited rent "
+    "rents rented renting lease leases leased".split()
+)
+_NO_CLAUSE = frozenset("because when if while who which that but although unless whenever where".split())
+
+
+def recast(tokens: list[Token]) -> list[Token]:
+    """The words of a statement with what is done by someone told as what someone does."""
+    words = [token[0] for token in tokens]
+    if not _NO_CLAUSE.isdisjoint(words):
+        # Of two clauses it is not plain which words belong to which.
+        return tokens
+    if (beside := _beside_the_user(words)) is not None:
+        return [tokens[beside], ("and", False, False), *tokens[: beside - 1], *tokens[beside + 1 :]]
+    if "than" in words:
+        return _from_the_greater(tokens, words)
+    if not _VAGUE.isdisjoint(words):
+        return _plainly(tokens, words)
+    if words[:1] == ["leave"] and "out" in words[2:6]:
+        # "Leave it out" is "avoid it".
+        tokens = [("avoid", *tokens[0][1:]), *(token for token in tokens[1:] if token[0] != "out")]
+        words = [token[0] for token in tokens]
+    if "borrow" in words:
+        tokens, words = _lent(tokens, words)
+    if "married" in words:
+        return _of_the_spouse(tokens, words)
+    if "by" in words:
+        return _active(tokens, words)
+    return _from_the_giver(tokens, words) if "from" in words else tokens
+
+
+def _beside_the_user(words: list[str]) -> int | None:
+    """Where the user stands if named behind someone else: "Ann and I" is "I and Ann"."""
+    ends = [at for at in (2, 3, 4) if at < len(words) and words[at - 1] == "and" and words[at] in ("i", "user")]
+    return ends[0] if ends else None
+
+
+def _from_the_greater(tokens: list[Token], words: list[str]) -> list[Token]:
+    """The same told of the one who is more: "Ann is younger than Tom" is "Tom is older than Ann"."""
+    than = words.index("than")
+    greater = lexicon().greater.get(words[than - 1])
+    end = _end_of_name(words, than + 1)
+    if greater is None or words[than - 2 : than - 1] not in (["is"], ["am"], ["are"]) or end == than + 1:
+        return tokens
+    lesser = _moved(tokens[: than - 2])
+    other = tokens[than + 1 : end]
+    if not _THE_USER.isdisjoint(words[:than]):
+        other = _the_users(other)
+    return [*other, ("is", False, False), (greater, False, False), tokens[than], *lesser, *tokens[end:]]
+
+
+def _plainly(tokens: list[Token], words: list[str]) -> list[Token]:
+    """The same without a detour: "tea is something I like" is "I like tea"."""
+    at = next((at for at in range(1, len(words) - 2) if words[at] in _VAGUE and words[at - 1] in ("is", "are")), 0)
+    return [*tokens[at + 1 :], *tokens[: at - 1]] if at > 1 else tokens
+
+
+def _lent(tokens: list[Token], words: list[str]) -> tuple[list[Token], list[str]]:
+    """The same with "let someone borrow" told as lending, and its words."""
+    at = words.index("borrow")
+    let = next((each for each in range(max(0, at - 4), at) if words[each] in ("let", "lets")), None)
+    if let is None:
+        return tokens, words
+    verb = "lent" if words[let] == "let" else "lends"
+    tokens = [*tokens[:let], (verb, False, False), *tokens[let + 1 : at], *tokens[at + 1 :]]
+    return tokens, [token[0] for token in tokens]
+
+
+def _of_the_spouse(tokens: list[Token], words: list[str]) -> list[Token]:
+    """The same told of the spouse: "I am married to a nurse" is "my spouse is a nurse"."""
+    wed = words.index("married")
+    if words[wed : wed + 2] != ["married", "to"] or wed < 2 or words[wed - 1] not in _BE:
+        return tokens
+    word, capital, opens = tokens[wed - 2]
+    whose: list[Token] = (
+        [("user's", capital, opens)] if word in ("i", "user") else [tokens[wed - 2], ("'s", False, False)]
+    )
+    return [*tokens[: wed - 2], *whose, ("spouse", False, False), tokens[wed - 1], *tokens[wed + 2 :]]
+
+
+def _active(tokens: list[Token], words: list[str]) -> list[Token]:
+    """The same with the one who acts first: "Tom was hired by Ann" is "Ann hired Tom"."""
+    by = words.index("by")
+    done = next((at for at in range(1, by) if entry(words[at]).past and words[at - 1] in _BE | _WITHIN), 0)
+    if words[done] in _LASTING or words[by + 1 : by + 2] in (["him"], ["her"], ["them"]):
+        return tokens
+    start = done
+    while start and words[start - 1] in _BE | _HAVE | _WITHIN | _MODALS:
+        start -= 1
+    helpers = words[start:done]
+    end = _end_of_name(words, by + 1)
+    if not start or _BE.isdisjoint(helpers) or end == by + 1 or not _may_act(words[by + 1]):
+        return tokens
+    kept = [tokens[at] for at in range(start, done) if words[at] in _MODALS or words[at] in _WITHIN]
+    verb = tokens[done] if not _OVER.isdisjoint(helpers) else (_present(words[done]), False, False)
+    who = tokens[by + 1 : end]
+    if not _THE_USER.isdisjoint(words[:start]):
+        who = _the_users(who)
+    return [*who, *kept, verb, *_moved(tokens[:start]), *tokens[done + 1 : by], *tokens[end:]]
+
+
+def _moved(tokens: list[Token]) -> list[Token]:
+    """The words that opened a statement and do no longer: a capital there may now tell a name."""
+    word, capital, _ = tokens[0]
+    is_name = capital and entry(word).verb not in kin() and (word not in lexicon().becomes or len(tokens) == 1)
+    return [(word, capital, not is_name), *tokens[1:]]
+
+
+def _present(word: str) -> str:
+    """A form of a verb that tells of no past, given its participle."""
+    known = lexicon().past.get(word)
+    if known:
+        return known
+    short = word[:-2]
+    if short in lexicon().becomes:
+        return short
+    return short[:-1] if len(short) > 3 and short[-1] == short[-2] and short[-1] not in "sl" else word[:-1]
+
+
+def _from_the_giver(tokens: list[Token], words: list[str]) -> list[Token]:
+    """The same told of the one who gives: "Ann bought it from Tom" is "Tom sold it to Ann"."""
+    turns = lexicon().converse
+    came = words.index("from")
+    taken = next((at for at in range(1, came) if words[at] in turns), 0)
+    end = _end_of_name(words, came + 1)
+    named = bool(taken) and words[taken] in _OF_GOODS
+    if not taken or end == came + 1 or not _is_someone(tokens, came + 1, end, named=named):
+        return tokens
+    if not _COMING.isdisjoint(words[taken + 1 : came]):
+        return tokens
+    start = taken
+    while start and words[start - 1] in _HAVE | _WITHIN | _MODALS | _BE:
+        start -= 1
+    if not start or not _is_someone(tokens, 0, start, named=True):
+        return tokens
+    giver = tokens[came + 1 : end]
+    if not _THE_USER.isdisjoint(words[:start]):
+        giver = _the_users(giver)
+    to: Token = ("to", False, False)
+    verb: Token = (turns[words[taken]], False, False)
+    return [
+        *giver,
+        *tokens[start:taken],
+        verb,
+        *tokens[taken + 1 : came],
+        to,
+        *_moved(tokens[:start]),
+        *tokens[end:],
+    ]
+
+
+def _the_users(tokens: list[Token]) -> list[Token]:
+    """Who is told of by "his" or "him" where the user is the one: "User got it from his mother"."""
+    meant = dict(_HIM, her="user's") if len(tokens) > 1 else _HIM
+    word, capital, opens = tokens[0]
+    return [(meant.get(word, word), capital, opens), *tokens[1:]]
+
+
+def _end_of_name(words: list[str], start: int) -> int:
+    at = start
+    while at < len(words) and words[at] not in _STOPS:
+        at += 1
+    return at
+
+
+def _may_act(word: str) -> bool:
+    known = entry(word)
+    return word not in _NOBODY and not known.number and not known.time and not word.endswith("ing") and word[0] != "#"
+
+
+def _is_someone(tokens: list[Token], start: int, end: int, *, named: bool) -> bool:
+    """Whether the words tell of a person: the user, a relative, or where `named` whoever has a name."""
+    for word, capital, opens in tokens[start:end]:
+        parts = entry(word).parts
+        if parts and (parts[0][0] == PERSON or parts[0] == USER):
+            return True
+        if named and capital and not opens:
+            return True
+    return start == 0 and end > 0 and tokens[0][1]

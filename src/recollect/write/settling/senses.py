@@ -1,0 +1,49 @@
+"""Words that mean one thing here and another there, told apart by the words beside them."""
+
+from __future__ import annotations
+
+from recollect.write.settling.lexicon import entry
+from recollect.write.settling.tokens import Token
+
+_DOUBLE = frozenset(
+    "called left under below doctor professor prof consider considers considered before following".split()
+)
+_TITLES = frozenset("doctor professor prof".split())
+_DETERMINES = frozenset("a an the my our his her their your user's 's".split())
+_BEING = frozenset("is am are was were been started".split())
+_MONEY = frozenset("$€£¥₹")
+
+
+def by_sense(tokens: list[Token]) -> list[Token]:
+    """The words with those of two meanings put in a word of one: "called at nine", "called Rex"."""
+    if not any(token[0] in _DOUBLE for token in tokens):
+        return tokens
+    found: list[Token] = []
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1][0] if at else ""
+        after: Token = tokens[at + 1] if at + 1 < len(tokens) else ("", False, False)
+        meant = _meant(token[0], before, after) if token[0] in _DOUBLE else token[0]
+        if meant:
+            found.append((meant, *token[1:]))
+    return found
+
+
+def _meant(word: str, before: str, after: Token) -> str:
+    """The word in this place; nothing for a title, for "Dr. Osei" is Osei."""
+    if word == "called":
+        return word if after[1] or not after[0] or before == "is" else "phoned"
+    if word.startswith("consider"):
+        return word if after[0].endswith("ing") else "think"
+    if word == "before":
+        # "Has never been there before."
+        return word if after[0] else ""
+    if word == "following":
+        return word if before in _BEING else "after"
+    if word == "left":
+        return "leftward" if before in _DETERMINES or after[0] in ("hand", "handed") else word
+    if word in _TITLES:
+        return "" if after[1] and before not in _DETERMINES else word
+    if after[0].endswith("ion"):
+        # "Under renovation."
+        return ""
+    return word if entry(after[0]).number or after[0] in _MONEY else "beneath"

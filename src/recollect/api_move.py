@@ -62,10 +62,3 @@ class Moves(Opening):
         )
         place = Source(str(source), {"of": sorted(terms.of), "token": token})
         return await service.moving.move_in(place, terms, kind=kind, by=who, progress=progress)
-
-    async def fill(
-        self, path: str | PathLike[str], *, progress: Callable[[int, int], None] = lambda done, total: None
-    ) -> None:
-        """Take in all that a backup holds; only an empty PostgreSQL database takes it (see `recollect.restoring`)."""
-        service = await self._open()
-        await service.moving.fill(Path(path), progress)

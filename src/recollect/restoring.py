@@ -16,7 +16,7 @@ from recollect.model.erase import Erasure
 from recollect.model.key import ApiKey
 from recollect.model.times import now
 from recollect.settings import Settings
-from recollect.wiring import ledger_path
+from recollect.wiring import ledger_path, open_service
 
 if TYPE_CHECKING:
     from recollect.ledger.sealed import Backup
@@ -65,8 +65,12 @@ async def restore(
     if settings.database in ("memory:", ":memory:"):
         raise InvalidInput("a ledger in memory cannot be restored: name a file or a PostgreSQL database")
     if settings.database.startswith(_POSTGRES):
+        service = await open_service(settings, embedder=embedder)
+        try:
+            await service.moving.fill(path, told)
+        finally:
+            await service.close()
         async with _with(settings, embedder) as memory:
-            await memory.fill(path, progress=told)
             erased, revoked = await _caught_up(memory, _Since(tuple(erasures or ())))
         return Restored(backup, erased, revoked)
     target = ledger_path(settings)
@@ -142,9 +146,10 @@ def _put_in_place(part: Path, target: Path) -> Path | None:
             pass  # That may be why the backup is needed.
         aside = target.with_name(f"{target.name}.replaced-{now():%Y%m%dT%H%M%S}")
         # A log that stayed would be taken for the new file's.
-        for tail in ("-wal", "-shm", ""):
+        for tail in ("-wal", "-shm"):
             if (beside := Path(f"{target}{tail}")).exists():
                 os.replace(beside, f"{aside}{tail}")
+        _keep_beside(target, aside)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     os.replace(part, target)
@@ -154,3 +159,11 @@ def _put_in_place(part: Path, target: Path) -> Path | None:
     finally:
         os.close(folder)
     return aside
+
+
+def _keep_beside(target: Path, aside: Path) -> None:
+    """Give a file another name; where the file system can, it keeps the old one until that is taken over."""
+    try:
+        os.link(target, aside)
+    except OSError:
+        os.replace(target, aside)

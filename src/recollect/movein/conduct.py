@@ -195,6 +195,8 @@ class Tally:
             named = item.told.get("user_id") if isinstance(item.told, dict) else None
             return read_line(item.told, user=self._terms.owner(named))
         scope = self._scope(item.user, item.project, item.session)
+        if item.fields.get("category") == "turn":
+            raise InvalidInput("a turn is said by somebody; choose another category")
         at = _time(item.at)
         fields = {name: value for name, value in item.fields.items() if value is not None}
         came = {"from": self._kind, "id": item.id[:300]}

@@ -81,7 +81,8 @@ def remembered(id: str, payload: Mapping[str, Any], where: str) -> Iterator[Item
         fields={
             "updated_at": payload.get("updated_at") or payload.get("created_at"),
             "expires_at": payload.get("expiration_date"),
-            "trust": "low" if payload.get("role") == "assistant" else "high",
+            # What has no role was made of the user's words by a model.
+            "trust": "high" if payload.get("role") == "user" else "low",
             "tags": [each for each in payload.get("categories") or () if isinstance(each, str)],
             "metadata": _metadata(payload),
         },

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from cli_runner import Cli
 
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidInput
+from recollect.movein import mem0
+from recollect.movein.source import Source
 from recollect.movein.terms import MovedIn
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
@@ -75,6 +78,16 @@ def test_mem0_with_its_history_keeps_users_runs_times_and_what_was_before(
     assert texts(memory, user_id="bea", status="active") == ["Likes green tea"]
     [first, second] = memory.turns(user_id="alex", session_id="monday")
     assert [first.content, second.content] == ["Hello there", "Good day"]
+
+
+@pytest.mark.parametrize("store", ["qdrant", "chroma"])
+def test_a_store_can_be_read_by_one_thread_after_another(tmp_path: Path, store: str) -> None:
+    samples.mem0_folder(tmp_path, store)
+    items = iter(mem0.read(Source(str(tmp_path))))
+    found = [next(items)]
+    with ThreadPoolExecutor(1) as other:
+        found += other.submit(list, items).result()
+    assert len(found) == 7
 
 
 def test_the_history_of_mem0_alone_is_brought_in_for_one_user(memory: Memory, tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def opened(source: Source, name: str) -> Iterator[sqlite3.Connection]:
     with source.on_disk(name) as (path, is_copy):
         # Nobody else's file is written to, nor anything beside it.
         how = "" if is_copy else "?immutable=1"
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}{how}", uri=True)
+        # Read bit by bit, each bit on whatever thread is free.
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}{how}", uri=True, check_same_thread=False)
         try:
             # A file that was made to harm could say that its tables are views with functions in them.
             connection.execute("PRAGMA trusted_schema = OFF")

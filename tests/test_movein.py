@@ -318,6 +318,9 @@ def test_the_command_line_tells_what_was_found_left_out_and_why(tmp_path: Path) 
     assert "Added 3; 0 were there already." in told
     assert "Left out 1: it was replaced there" in told
     assert cli.json("import", str(tmp_path / "mem"), "--user", "alex")["present"] == 3
+    cli("export", str(tmp_path / "all.jsonl"))
+    would = cli.json("--home", str(tmp_path / "other"), "import", str(tmp_path / "all.jsonl"), "--dry-run")
+    assert (would["kind"], would["added"], would["users"]) == ("recollect", 3, ["alex"])
     samples.langgraph_store(tmp_path / "store.db")
     refused = cli("import", str(tmp_path / "store.db"), code=2).stdout
     assert "it is of user 'bea', who was not asked for" in refused

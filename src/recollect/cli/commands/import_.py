@@ -63,9 +63,12 @@ def import_(
     name with --of or --everyone. docs/moving.md has two commands for each product.
     """
     owner = owner or given.user
-    if source == "-" or (_is_ours(source, kind) and not (of or dry_run or project or everyone)):
+    is_ours = source == "-" or _is_ours(source, kind)
+    if source == "-" or (is_ours and not (of or dry_run or project or everyone or learn)):
         _import_lines(given, source, owner)
         return
+    # Lines of ours say themselves whose they are.
+    everyone = everyone or (is_ours and owner is None and not of)
     asked: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
     with given.open() as memory, Progress("Looking" if dry_run else "Importing") as progress:
         moved = memory.import_from(

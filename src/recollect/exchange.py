@@ -19,7 +19,7 @@ from recollect.service import Service
 _log = logging.getLogger("recollect")
 # How often the ledger is asked which model it searches.
 LOOK_EVERY_S = 1.0
-# Longer than any request takes that was begun on the old service.
+# Longer than requests take that were begun on the old service.
 LINGER_S = 300.0
 _ASKED = "What did I say?"
 
@@ -42,7 +42,7 @@ class Exchange:
         self._looked_at = monotonic()
         self._old: list[tuple[float, Service]] = []
         self._resting: set[asyncio.Task[None]] = set()
-        self._looking = False
+        self._looking = self._closed = False
         self._watching: asyncio.Task[None] | None = None
 
     async def current(self) -> Service:
@@ -79,8 +79,15 @@ class Exchange:
 
     async def _exchange(self) -> None:
         fresh, old = await self._reopen(), self.service
-        # A model that is loaded by its first use is loaded before anyone waits for it.
-        await fresh.care.vectors_of([_ASKED])
+        try:
+            # A model that is loaded by its first use is loaded before anyone waits for it.
+            await fresh.care.vectors_of([_ASKED])
+        except BaseException:
+            await fresh.close()
+            raise
+        if self._closed:
+            await fresh.close()
+            return
         if old.care.worker.is_running:
             fresh.care.start()
         self.service = fresh
@@ -115,6 +122,7 @@ class Exchange:
 
     async def close(self) -> None:
         """Close the service, and those before it."""
+        self._closed = True
         if self._watching is not None and self._is_watched:
             self._watching.cancel()
             with suppress(asyncio.CancelledError):

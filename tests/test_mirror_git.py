@@ -24,8 +24,8 @@ def git(root: Path, *arguments: str) -> str:
 def holders(root: Path, needle: str = CANARY) -> set[str]:
     """Where the word is still on disk: in the bytes of any file, also those that git has packed."""
     found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and _holds(path, needle)}
-    shas = git(root, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
-    return found | {sha for sha in shas if needle in git(root, "cat-file", "-p", sha)}
+    objects = git(root, "cat-file", "--batch-all-objects", "--batch")
+    return found | ({"a version"} if needle in objects else set())
 
 
 def _holds(path: Path, needle: str) -> bool:

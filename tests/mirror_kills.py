@@ -1,0 +1,99 @@
+"""Kill a process that mirrors while a person edits its files; then everything must come together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from mirror_samples import Kept, kept
+
+from recollect.mirror.layout import OWN
+from recollect.mirror.verify import verify
+from recollect.model.scope import Scope
+
+_CHILD = Path(__file__).with_name("mirror_child.py")
+# On a machine that does nothing else; a loaded one may take its time.
+CONVERGES_S = 5.0
+
+
+def kill_once(home: Path, chance: random.Random, edits: dict[str, str]) -> None:
+    """Let it run for a moment, edit some files meanwhile, and kill it; `edits` has the last words for each memory."""
+    seed = chance.randrange(1 << 30)
+    with subprocess.Popen(
+        [sys.executable, str(_CHILD), str(home), str(seed)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n", child.stderr and child.stderr.read()
+        until = time.monotonic() + chance.random() * 0.6
+        while time.monotonic() < until:
+            time.sleep(0.02)
+            if files := list(home.glob("entries/default/facts/*.md")):
+                _edit(chance.choice(files), f"edit {seed} {len(edits)} {chance.randrange(1 << 30)}", edits, chance)
+        os.kill(child.pid, signal.SIGKILL)
+
+
+def _edit(path: Path, words: str, edits: dict[str, str], chance: random.Random) -> None:
+    """Save as an editor does: in place, or by a file that takes the old one's place."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return
+    head, fence, _ = text.rpartition("---\n")
+    if not fence:
+        return
+    id = text.partition("id: ")[2].partition("\n")[0]
+    if chance.random() < 0.5:
+        new = path.with_name(f".{chance.randrange(1 << 30)}.tmp")
+        new.write_text(f"{head}{fence}{words}\n")
+        if not path.exists():
+            new.unlink()
+            return
+        os.replace(new, path)
+    else:
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_TRUNC)
+        except FileNotFoundError:
+            return
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{head}{fence}{words}\n")
+    edits[id] = words
+
+
+async def check(home: Path, edits: Mapping[str, str]) -> float:
+    """Everything says the same, and no edit is lost; gives how long it took to come together."""
+    async with kept(home) as opened:
+        begun = time.monotonic()
+        await opened.sync()
+        took_s = time.monotonic() - begun
+        count, differences = await verify(home, ledger=opened.service._ledger, root_user="default")
+        assert not differences, differences[:5]
+        assert count
+        assert not opened.aside()
+        for id, words in edits.items():
+            assert await _is_kept(opened, id, words), (id, words)
+        assert not _half_written(home)
+    return took_s
+
+
+def _half_written(home: Path) -> list[Path]:
+    return [path for path in home.rglob(".recollect-*") if OWN not in path.parts]
+
+
+async def _is_kept(opened: Kept, id: str, words: str) -> bool:
+    """Whether words are in the memory, were in it, or stand in a file."""
+    record = await opened.record(id)
+    lines = await opened.service.history(Scope("default"), memory_id=id)
+    said = [record.content, *((line.before or {}).get("content") for line in lines)]
+    if words in said:
+        return True
+    return await asyncio.to_thread(lambda: any(words in path.read_text() for path in opened.root.rglob("*.md")))

@@ -1,0 +1,17 @@
+"""A process that mirrors can be killed at any moment: files and ledger come together, and no edit is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from mirror_kills import check, kill_once
+
+
+async def test_after_a_kill_files_and_ledger_come_together(tmp_path: Path) -> None:
+    chance, edits = random.Random(7), dict[str, str]()
+    for _ in range(3):
+        await asyncio.to_thread(kill_once, tmp_path, chance, edits)
+    assert edits
+    assert await check(tmp_path, edits) < 60

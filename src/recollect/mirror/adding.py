@@ -151,4 +151,6 @@ async def _know(added: Sequence[tuple[Seen, MemoryRecord]], taken: Taken, *, des
 
 def _said_first(record: MemoryRecord) -> tuple[Any, ...]:
     """Turns in the order they were said, whatever else there is among them."""
-    return record.created_at, record.detail.get("position") or 0, record.id
+    # A question and its answer may have been written down in the same moment.
+    is_answer = record.detail.get("role") == "assistant"
+    return record.created_at, record.detail.get("position") or 0, is_answer, record.id

@@ -177,6 +177,12 @@ class Folder:
                 else:
                     yield inner, Stamp.of(stat) if S_ISREG(stat.st_mode) else None
 
+    def sweep(self) -> None:
+        """Remove what we left half written in the folder itself."""
+        for name in os.listdir(self.root):
+            if name.startswith(_TEMPORARY):
+                self.remove(name)
+
     @contextmanager
     def _folder_of(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         folder, _, name = path.rpartition("/")

@@ -111,7 +111,8 @@ class Together:
 
     def _scan(self) -> dict[str, str]:
         found = {}
-        for start in (ENTRIES, USERS):
+        self.folder.sweep()
+        for start in (ENTRIES, USERS, CONFLICTS):
             for path, stamp in self.folder.scan(start, sweep=True):
                 if spot_of(path) is not None:
                     found[path] = stamp.text if stamp else ""

@@ -26,10 +26,10 @@ _MOST_SHOWN = 20
 
 @click.group()
 def mirror() -> None:
-    """Show, bring up to date and check the memories that are Markdown files."""
+    """Show and check the memories that are Markdown files."""
 
 
-@mirror.command(cls=Command, whose="", examples=("recollect mirror status", "recollect mirror status --json"))
+@mirror.command(cls=Command, whose="", examples=("recollect mirror status --preset markdown-proxy",))
 @pass_given
 def status(given: Given) -> None:
     """Show what is mirrored, which files are left aside and why, and what conflicts there were."""
@@ -43,7 +43,7 @@ def status(given: Given) -> None:
         _say_status(found)
 
 
-@mirror.command(cls=Command, whose="", examples=("recollect mirror sync",))
+@mirror.command(cls=Command, whose="", examples=("recollect mirror sync --preset markdown-proxy",))
 @pass_given
 def sync(given: Given) -> None:
     """Bring files and ledger together now.
@@ -72,7 +72,11 @@ def sync(given: Given) -> None:
         say("Files and memories say the same.")
 
 
-@mirror.command(cls=Command, whose="", examples=("recollect mirror verify",))
+@mirror.command(
+    cls=Command,
+    whose="",
+    examples=("recollect mirror sync --preset markdown-proxy", "recollect mirror verify --preset markdown-proxy"),
+)
 @click.pass_context
 @pass_given
 def verify(given: Given, context: click.Context) -> None:

@@ -1,0 +1,89 @@
+"""`recollect mirror`: what a person is shown of the files, and what the page about them prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from cli_runner import Cli
+from mirror_samples import said
+from test_cli_documents import examples, stable
+
+PAGE = (Path(__file__).parent.parent / "docs" / "mirror.md").read_text(encoding="utf-8")
+PRESET = ("--preset", "markdown-proxy")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "home")
+
+
+def test_without_a_mirror_it_is_said_how_to_have_one(cli: Cli) -> None:
+    for command in ("status", "sync", "verify"):
+        assert "set mirror to a folder" in cli.error("mirror", command, code=2)
+
+
+def test_what_was_never_mirrored_says_so(cli: Cli) -> None:
+    assert "Nothing is mirrored yet" in cli("mirror", "status", *PRESET).stdout
+    assert cli.json("mirror", "status", *PRESET)["synced_at"] is None
+
+
+def test_the_page_prints_what_its_commands_print(cli: Cli) -> None:
+    for command, printed in examples(PAGE):
+        assert stable(cli.typed(command, id=""), cli.home) == stable(printed, cli.home), command
+
+
+def test_what_sync_did_is_told(cli: Cli) -> None:
+    cli.add("The bike is red")
+    assert cli.json("mirror", "sync", *PRESET)["written"] == 1
+    [path] = cli.home.glob("entries/**/*.md")
+    path.write_text(path.read_text().replace("red", "green"))
+    (path.parent / "note.md").write_text("I like tea")
+    (path.parent / "bad.md").write_text("---\nid: [")
+    told = cli.json("mirror", "sync", *PRESET)
+    assert (told["edited"], told["added"], told["aside"]) == (1, 1, 1)
+    assert cli("mirror", "sync", *PRESET).stdout == "Files and memories say the same.\n"
+
+
+def test_status_shows_what_is_left_aside_and_conflicts_until_someone_saw_to_them(cli: Cli) -> None:
+    id = cli.add("The bike is red")
+    cli("mirror", "sync", *PRESET)
+    [path] = cli.home.glob("entries/**/*.md")
+    path.write_text(path.read_text().replace("red", "green"))
+    cli("update", id, "The bike is blue")
+    bad = path.parent / "bad.md"
+    bad.write_text("---\nid: a\nid: b\n---\nwords")
+    cli("mirror", "sync", *PRESET)
+    shown = cli("mirror", "status", *PRESET).stdout
+    assert re.search(r"Left aside: entries/global/facts/bad\.md .*twice", shown)
+    assert "Conflict: conflicts/global/facts/" in shown
+    [other] = cli.home.glob("conflicts/**/*.md")
+    other.unlink()
+    bad.unlink()
+    cli("mirror", "sync", *PRESET)
+    told = cli.json("mirror", "status", *PRESET)
+    assert (told["aside"], told["conflicts"], told["memories"], said(path)["version"]) == ([], [], 1, 3)
+
+
+def test_verify_names_every_difference(cli: Cli) -> None:
+    for word in ("red", "green", "blue"):
+        cli.add(f"The bike is {word}")
+    cli("mirror", "sync", *PRESET)
+    paths = {word: path for path in cli.home.glob("entries/**/*.md") for word in path.read_text().split()[-1:]}
+    paths["red"].write_text(paths["red"].read_text().replace("bike", "car"))
+    paths["green"].unlink()
+    (paths["red"].parent / "note.md").write_text("I like tea")
+    shown = cli("mirror", "verify", *PRESET, code=4).stdout
+    assert "3 files, 3 differences." in shown
+    for told in ("differs from the memory in content", "has no file", "not in the ledger yet"):
+        assert told in shown
+
+
+def test_an_erasure_on_the_command_line_counts_the_mirror(cli: Cli) -> None:
+    id = cli.add("The bike is red")
+    cli("mirror", "sync", *PRESET)
+    receipt = cli.json("erase", "--memory", id, "--yes", *PRESET)
+    [mirror] = [store for store in receipt["stores"] if store["store"] == "mirror"]
+    assert (mirror["reached"], mirror["counts"]) == (True, {"files": 1, "commits": 1})
+    assert not list(cli.home.glob("entries/**/*.md"))

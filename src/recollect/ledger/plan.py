@@ -144,6 +144,8 @@ def plan(changes: Sequence[Change | Revert], known: Known, *, at: datetime) -> P
 def _step(plan: Plan, change: Change | Revert) -> Outcome:
     match change:
         case Add():
+            if change.first and (holder := _holder(plan.known, change.record)) is not None:
+                raise Conflict(f"memory {holder.id} is there already")
             return _add(plan, change.record, change.vector, correction=change.correction)
         case Update():
             fields = from_plain(_updatable(change.fields))
@@ -198,7 +200,7 @@ def _stays(holder: MemoryRecord, record: MemoryRecord, *, correction: bool, at: 
     """Whether what is held stays: it has not expired, and the new one is neither surer nor a correction."""
     if holder.expires_at is not None and holder.expires_at <= at:
         return False
-    if holder.fingerprint == record.fingerprint:
+    if record.fingerprint and holder.fingerprint == record.fingerprint:
         # The same words; a correction may still be about how they are written.
         return not correction or (holder.content, holder.value) == (record.content, record.value)
     return not correction and record.confidence < holder.confidence

@@ -32,12 +32,14 @@ class Verb(StrEnum):
 class Add:
     """Keep a new memory; one that is already there (same place, same words) stays as it is.
 
-    One that brings a new value for a key supersedes the old if it is at least as confident, or a correction.
+    One that brings a new value for a key supersedes the old if it is at least as confident, or a correction. One that
+    must be the `first` is refused with a Conflict if there is any such memory.
     """
 
     record: MemoryRecord
     vector: Vector | None = None
     correction: bool = False
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class Category(StrEnum):
     SUMMARY = "summary"
     EPISODE = "episode"
     LESSON = "lesson"
+    FILE = "file"
 
 
 class Status(StrEnum):
@@ -111,8 +112,8 @@ class MemoryRecord:
 
     @property
     def fingerprint(self) -> str | None:
-        """What makes two memories of one place the same; a turn is never the same as another."""
-        if self.category is Category.TURN:
+        """What makes two memories of one place the same; a turn never is, and a file is told by its path alone."""
+        if self.category in (Category.TURN, Category.FILE):
             return None
         # NUL is in no text we keep, so a key can never run into the words.
         return text_hash(f"{self.category} \0 {self.key or ''} \0 {self.value or ''} \0 {self.content}")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import InvalidInput
+from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Forget
+from recollect.model.change import Add, Forget
 from recollect.model.filters import read_filter
-from recollect.model.memory import Status
+from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.testing.suite_samples import ANN, BOB, NOON, add, change, memory
@@ -66,9 +66,34 @@ class KeyedSuite:
         assert await keyed(ledger) == ["holds"]
         assert await keyed(ledger, as_of=NOON) == ["expired", "holds"]
 
+    async def test_what_must_be_the_first_of_its_key_is_refused_while_another_holds_it(self, ledger: Ledger) -> None:
+        [held] = (await change(ledger, Add(file("one"), first=True))).outcomes
+        with pytest.raises(Conflict):
+            await change(ledger, Add(file("two"), first=True))
+        with pytest.raises(Conflict):
+            await change(ledger, Add(file("one"), first=True))
+        await change(ledger, Forget(held.id))
+        await change(ledger, Add(file("two"), first=True))
+        assert await keyed(ledger) == ["two"]
+
+    async def test_two_files_may_say_the_same_under_paths_that_differ_in_case_alone(self, ledger: Ledger) -> None:
+        paths = ("/memories/a", "/memories/A", "/memories/a b", "/memories/a  b")
+        for path in paths:
+            await change(ledger, Add(file("same", path), first=True))
+        assert await keyed(ledger) == ["same"] * len(paths)
+
+    async def test_a_file_that_comes_again_under_its_path_takes_the_place_of_the_other(self, ledger: Ledger) -> None:
+        await add(ledger, file("old words"), file("new words"))
+        assert await keyed(ledger) == ["new words"]
+
     async def test_a_limit_of_nothing_is_refused(self, ledger: Ledger) -> None:
         with pytest.raises(InvalidInput):
             await keyed(ledger, limit=0)
+
+
+def file(text: str, path: str = "/memories/notes.md") -> MemoryRecord:
+    """A file, which is told by its path alone."""
+    return memory(text, key=path, category=Category.FILE)
 
 
 async def keyed(

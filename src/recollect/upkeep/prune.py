@@ -18,8 +18,8 @@ from recollect.upkeep.run import Run, finish, forget
 
 WHY = "pruned"
 _PAGE = 1000
-# The log, and what stands for it, is not judged by how often it was recalled.
-_KEPT = (Category.TURN, Category.SUMMARY)
+# The log, and what stands for it, is not judged by how often it was recalled; files stay until they are deleted.
+_KEPT = (Category.TURN, Category.SUMMARY, Category.FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

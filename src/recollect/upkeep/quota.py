@@ -28,7 +28,7 @@ class Quotas:
     """How many memories there may be: of a user in all, of one project, and at the level of one session; 0 for any.
 
     What goes first is the `weakest`, by `Decay`, of which those that must not fade go last; or simply the `oldest`.
-    Summaries do not count and do not go, nor do turns unless they are asked for.
+    Summaries and files do not count and do not go, nor do turns unless they are asked for.
     """
 
     user: int = 0
@@ -36,7 +36,7 @@ class Quotas:
     session: int = 0
     order: Literal["weakest", "oldest"] = "weakest"
     turns: bool = False
-    exempt: tuple[Category, ...] = (Category.SUMMARY,)
+    exempt: tuple[Category, ...] = (Category.SUMMARY, Category.FILE)
     decay: Decay = field(default_factory=Decay)
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SOURCE = "reflection"
 MAX_SHOWN_CHARS = 300
 _REFLECTIVE = (Category.INSIGHT, Category.LESSON)
-_SEEN: Filter = Not(any_of("category", [str(each) for each in (Category.TURN, *_REFLECTIVE)]))
+_SEEN: Filter = Not(any_of("category", [str(each) for each in (Category.TURN, Category.FILE, *_REFLECTIVE)]))
 _MOST_KNOWN = 200
 _MOST_KNOWN_SHOWN = 20
 _MOST_VERSIONS = 20

@@ -73,6 +73,8 @@ def checked_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict
     checked = _visible(from_plain(fields))
     if checked.get("category") is Category.TURN and not exported:
         raise InvalidInput("turns come in by remember(), which keeps them in order; choose another category")
+    if checked.get("category") is Category.FILE and not exported:
+        raise InvalidInput("files come in by the tool that models write them with; choose another category")
     return checked
 
 

@@ -29,7 +29,7 @@ from recollect.write.screening.imperatives import WAITS, WHY_IT_WAITS, imperativ
 
 SOURCE = "agent"
 MEMORY_TOOLS = ("RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact")
-_NO_FACTS = (Category.EPISODE, Category.SUMMARY, Category.TURN)
+_NO_FACTS = (Category.EPISODE, Category.SUMMARY, Category.TURN, Category.FILE)
 _CONFIDENCE = 0.7
 
 _QUERY = Annotated[str, "What to look for, in words."]

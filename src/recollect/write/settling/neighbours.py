@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MOST = 10
 # More keys than anyone's profile has.
 _MOST_KEYED = 1000
-# What was said is the log, not knowledge: it is not resolved against.
-DISTILLED: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
+# What was said is the log, and files are a model's own notes: neither is resolved against.
+DISTILLED: Filter = Not(Where("category", Op.IN, (str(Category.TURN), str(Category.FILE))))
 
 
 async def neighbours(

@@ -26,7 +26,7 @@ from recollect.write.settling.settlement import Settlement, outranks
 __all__ = ["Limits", "Neighbour", "Resolution", "resolve"]
 
 # The log, and what was made of whole conversations, are no statements.
-NO_STATEMENTS = frozenset([Category.TURN, Category.SUMMARY, Category.EPISODE])
+NO_STATEMENTS = frozenset([Category.TURN, Category.SUMMARY, Category.EPISODE, Category.FILE])
 # Two statements of one batch have no vectors to compare; their words decide.
 _UNMEASURED = 0.5
 

@@ -16,6 +16,7 @@ from recollect.integrations.asking import AnyMemory, ask
 from recollect.model.given import Fields
 from recollect.model.memory import Trust
 from recollect.model.result import Hit
+from recollect.read.dictated import dictates
 from recollect.read.visible import one_line
 from recollect.write.screening.imperatives import WAITS, WHY_IT_WAITS, imperative_in
 
@@ -42,7 +43,8 @@ class MemoryCalls:
             found = await memory.search(
                 query, user_id=self.user_id, project_id=self.project_id, session_id=self.session_id, limit=most
             )
-            return json.dumps([_shown(hit) for hit in found], ensure_ascii=False) if found else "Nothing is known."
+            shown = [_shown(hit) for hit in found if not dictates(hit.record)]
+            return json.dumps(shown, ensure_ascii=False) if shown else "Nothing is known."
 
         return await self._told(search)
 

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from recollect.ledger.protocol import Ledger
-from recollect.model.query import Filter
+from recollect.model.memory import Category
+from recollect.model.query import Filter, Op, Where, both
 from recollect.model.result import Hit
 from recollect.model.scope import Level, Scope
 from recollect.read.budget import MAX_CHARS_PER_TOKEN, count_tokens
 
 _NARROWEST = (Level.USER, Level.PROJECT, Level.SESSION)
+# A file has its path for a key; it is given where it fits, not always.
+_FACTS: Filter = Where("category", Op.NE, str(Category.FILE))
 
 
 async def keyed_facts(
@@ -21,7 +24,7 @@ async def keyed_facts(
     """The user's keyed facts that pass the filter and matter at least so much, most important first."""
     if not limit:
         return []
-    facts = await ledger.keyed(scope, filter, least=least, limit=limit, as_of=as_of)
+    facts = await ledger.keyed(scope, both(filter, _FACTS), least=least, limit=limit, as_of=as_of)
     return [
         Hit(fact, fact.importance, {"importance": fact.importance}, "a keyed fact, always given") for fact in facts
     ]

@@ -23,6 +23,7 @@ from recollect.model.times import now
 from recollect.models.embedding import Embedder
 from recollect.models.rerank import Reranker
 from recollect.read.candidate import Candidate
+from recollect.read.dictated import apart
 from recollect.read.explain import explain
 from recollect.read.fetch import Closer, fetch
 from recollect.read.freshen import freshen
@@ -125,6 +126,9 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     clock.mark("fuse")
     closer = _closer(asked, taste, second_look=finders.reranker is not None)
     read, left = await fetch(scope, found, wanted, relevance, closer, ledger=finders.ledger)
+    if asked.for_prompt:
+        read, dictated = await apart(read)
+        left = [*left, *dictated]
     clock.mark("fetch")
     second = await rerank(
         asked.query,

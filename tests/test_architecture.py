@@ -29,7 +29,7 @@ LAYERS = [
     ["sharing", "model_choice", "indexing"],
     ["mirror"],
     ["service"],
-    ["care", "keyring", "moving"],
+    ["care", "keyring", "moving", "files"],
     ["erasing"],
     ["remember", "recall"],
     ["movein"],

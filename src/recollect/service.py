@@ -14,6 +14,7 @@ from typing import Any
 from recollect import recall, remember
 from recollect.care import Care
 from recollect.errors import NotFound, RecollectError
+from recollect.files.files import Files
 from recollect.index.engine_index import nudging
 from recollect.keyring import Keyring
 from recollect.ledger.model_states import ModelState
@@ -99,6 +100,7 @@ class Service:
         self._redacting = self._learning.redacting
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
         self.moving = Moving(self._means, self._learning, self.room)
+        self.files = Files(self._means, self._redacting, pace=self.room.take)
         self.care = Care(
             self._means,
             self._learning,

@@ -1,0 +1,64 @@
+"""Paths of files: what a model writes, brought to the one form by which a file is known.
+
+Nothing here touches a file system: `..` is worked out on the text, and no escape (`%2e`) is read as what it may mean
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from recollect.errors import InvalidInput, ToolFailed
+from recollect.model.invisible import normalise_invisible
+from recollect.model.text import checked_id
+
+ROOT = "/memories"
+MOST_PARTS = 10
+# A name of a file may have 255 bytes on most systems, and a mirror may add some.
+MOST_NAME_BYTES = 200
+_ROOT_NAME = ROOT[1:]
+
+
+def read_path(path: str) -> str:
+    """The path as files are known by it, or a ToolFailed that says what is wrong with it."""
+    if path != ROOT and not path.startswith(f"{ROOT}/"):
+        raise ToolFailed(f"Path must start with /memories, got: {path}")
+    plain = unicodedata.normalize("NFC", normalise_invisible(path))
+    if "\\" in plain:
+        raise ToolFailed(f"Path {path} holds a backslash; folders are parted by /")
+    parts = _resolved(plain)
+    if parts[:1] != [_ROOT_NAME]:
+        raise ToolFailed(f"Path {path} would escape /memories directory")
+    return checked_path("/" + "/".join(parts), said=path)
+
+
+def checked_path(path: str, *, said: str) -> str:
+    """The path, or a ToolFailed if no file can have it; `said` is how the model wrote it."""
+    parts = path.split("/")[2:]
+    if len(parts) > MOST_PARTS:
+        raise ToolFailed(f"Path {said} is {len(parts)} levels deep; the limit is {MOST_PARTS}")
+    if any(len(part.encode()) > MOST_NAME_BYTES for part in parts):
+        raise ToolFailed(f"Path {said} holds a name of more than {MOST_NAME_BYTES} bytes")
+    try:
+        return checked_id(path, name="path")
+    except InvalidInput as error:
+        raise ToolFailed(f"Path {said} cannot be used: {error}") from None
+
+
+def _resolved(path: str) -> list[str]:
+    """The parts of a path without `.` and `..`; none once it has led above the folder that holds /memories."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return []
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return parts
+
+
+def parents_of(path: str) -> tuple[str, ...]:
+    """The folders that a path lies in, without /memories itself."""
+    parts = path.split("/")
+    return tuple("/".join(parts[:count]) for count in range(3, len(parts)))

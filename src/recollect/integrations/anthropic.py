@@ -1,0 +1,120 @@
+"""Anthropic's memory tool on the ledger: what Claude writes under /memories are memories of its user."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+from recollect.api import AsyncMemory
+from recollect.errors import MissingExtra, RecollectError
+from recollect.files.commands import run
+from recollect.integrations.asking import AnyMemory, ask, ask_blocking
+from recollect.model.change import By
+from recollect.model.scope import Scope
+from recollect.sync import Memory
+
+try:
+    from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
+    from anthropic.types.beta import BetaCacheControlEphemeralParam
+except ImportError as error:
+    raise MissingExtra("Anthropic's memory tool", "anthropic") from error
+
+BY = By("anthropic")
+
+
+class MemoryTool(BetaAbstractMemoryTool):
+    """The memory tool of one user, for `Anthropic().beta.messages.tool_runner`.
+
+    Files lie with the user, or in a project of theirs. Each is a memory: in history, undone by `undo`, found by
+    recall, and without secrets. The answers are those of the SDK's own tool for files on disk.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        cache_control: BetaCacheControlEphemeralParam | None = None,
+    ) -> None:
+        super().__init__(cache_control=cache_control)
+        self._memory, self._scope = memory, Scope(user_id, project_id or "")
+
+    def _do(self, command: Any) -> str:
+        try:
+            return ask_blocking(self._memory, lambda memory: _done(memory, self._scope, dict(command)))
+        except RecollectError as error:
+            raise ToolError(str(error)) from error
+
+    view = create = str_replace = insert = delete = rename = _do
+
+    def clear_all_memory(self) -> str:
+        """Forget all files; `undo` brings them back."""
+        return ask_blocking(self._memory, lambda memory: _cleared(memory, self._scope))
+
+
+class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
+    """The same for `AsyncAnthropic().beta.messages.tool_runner`."""
+
+    def __init__(
+        self,
+        memory: AnyMemory,
+        *,
+        user_id: str,
+        project_id: str | None = None,
+        cache_control: BetaCacheControlEphemeralParam | None = None,
+    ) -> None:
+        super().__init__(cache_control=cache_control)
+        self._memory, self._scope = memory, Scope(user_id, project_id or "")
+
+    async def _do(self, command: Any) -> str:
+        try:
+            return await ask(self._memory, lambda memory: _done(memory, self._scope, dict(command)))
+        except RecollectError as error:
+            raise ToolError(str(error)) from error
+
+    view = create = str_replace = insert = delete = rename = _do
+
+    async def clear_all_memory(self) -> str:
+        """Forget all files; `undo` brings them back."""
+        return await ask(self._memory, lambda memory: _cleared(memory, self._scope))
+
+
+@overload
+def memory_tool(
+    memory: Memory,
+    *,
+    user_id: str,
+    project_id: str | None = None,
+    cache_control: BetaCacheControlEphemeralParam | None = None,
+) -> MemoryTool: ...
+
+
+@overload
+def memory_tool(
+    memory: AsyncMemory,
+    *,
+    user_id: str,
+    project_id: str | None = None,
+    cache_control: BetaCacheControlEphemeralParam | None = None,
+) -> AsyncMemoryTool: ...
+
+
+def memory_tool(
+    memory: AnyMemory,
+    *,
+    user_id: str,
+    project_id: str | None = None,
+    cache_control: BetaCacheControlEphemeralParam | None = None,
+) -> MemoryTool | AsyncMemoryTool:
+    """The memory tool of a user, for the client that goes with the memory: blocking, or to be awaited."""
+    if isinstance(memory, AsyncMemory):
+        return AsyncMemoryTool(memory, user_id=user_id, project_id=project_id, cache_control=cache_control)
+    return MemoryTool(memory, user_id=user_id, project_id=project_id, cache_control=cache_control)
+
+
+async def _done(memory: AsyncMemory, scope: Scope, given: dict[str, Any]) -> str:
+    return await run((await memory._open()).files, scope, given, by=BY)
+
+
+async def _cleared(memory: AsyncMemory, scope: Scope) -> str:
+    return await (await memory._open()).files.clear(scope, by=BY)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from anthropic_endpoint import endpoint
 
 from recollect.testing.scripted_llm import ScriptedLLM
 
@@ -41,9 +42,11 @@ def test_the_python_in_a_document_runs(path: Path, tmp_path: Path) -> None:
         assert len(text.splitlines()) <= 40
     if path.name == "frameworks.md":
         # Its agents ask a model, and one of the frameworks would tell its makers about that.
-        with ScriptedLLM() as llm:
-            run(code, tmp_path, OPENAI_BASE_URL=llm.base_url, OPENAI_API_KEY="-", OPENAI_AGENTS_DISABLE_TRACING="1")
+        with ScriptedLLM() as llm, endpoint() as address:
+            keys = {"OPENAI_API_KEY": "-", "ANTHROPIC_API_KEY": "-", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+            printed = run(code, tmp_path, OPENAI_BASE_URL=llm.base_url, ANTHROPIC_BASE_URL=address, **keys)
             asked = [request.text for request in llm.requests]
+        assert "/memories/notes.md we fly to Oahu on 3 May" in printed
         for said, question in (("$10,000", "How much can I spend in Hawaii?"), ("peanuts", "What must I not eat?")):
             assert any(question in each and said in each for each in asked)
     else:

@@ -11,6 +11,7 @@ FRAMEWORKS = [
     ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
     ("langgraph", "langgraph", "langgraph"),
     ("openai_agents", "agents", "openai-agents"),
+    ("anthropic", "anthropic", "anthropic"),
 ]
 
 

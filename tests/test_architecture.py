@@ -30,7 +30,7 @@ LAYERS = [
     ["mirror"],
     ["service"],
     ["care", "keyring", "moving", "files"],
-    ["erasing"],
+    ["erasing", "reviewing"],
     ["remember", "recall"],
     ["movein"],
     ["conversation", "upkeep"],

@@ -22,18 +22,17 @@ from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish, Spent
 from recollect.model.erase import Erase, Erasure, Receipt, Target
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
-from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 from recollect.read.again import Again
 from recollect.remember import Learning
-from recollect.upkeep import chores, review
+from recollect.reviewing import Reviewing
+from recollect.upkeep import chores
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.model_change import ModelChange
 from recollect.upkeep.report import Chore, Report
-from recollect.upkeep.review import Reviewed
 from recollect.upkeep.run import Run
 from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
@@ -57,7 +56,7 @@ _MOST_LOOKED_AT = 10_000
 _OVER = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
 
 
-class Care:
+class Care(Reviewing):
     """The work behind the answers, and what people do to a memory as a whole."""
 
     def __init__(
@@ -72,8 +71,7 @@ class Care:
         spill: Path | None = None,
         again: Again | None = None,
     ) -> None:
-        self._means = means
-        self._ledger = means.ledger
+        super().__init__(means, learning.redacting)
         self._learning = learning
         self._house = house or Housekeeping()
         self._most_waiting = most_waiting
@@ -288,7 +286,7 @@ class Care:
         """A user's conversations, the latest first; `after` ended the page before."""
         return await self._ledger.conversations(user, order="newest", limit=limit, after=after)
 
-    # Upkeep and review
+    # Upkeep
 
     async def upkeep(
         self,
@@ -301,47 +299,6 @@ class Care:
     ) -> list[Report]:
         """Do chores now, one after the other; each is one change that can be undone."""
         return [await self._chore(chore, scope, Run(by=by, dry_run=dry_run, progress=progress)) for chore in wanted]
-
-    async def reviews(self, scope: Scope, *, limit: int = 100, cursor: str | None = None) -> Page:
-        """What waits for a person to look at it, oldest first."""
-        return await review.list_reviews(scope, ledger=self._ledger, limit=limit, cursor=cursor)
-
-    async def propose(self, scope: Scope, content: str, fields: Mapping[str, Any], *, by: By) -> Outcome:
-        """Keep a memory that is not used before a person has looked at it."""
-        return await review.propose(
-            scope,
-            content,
-            fields,
-            by=self._learning.redacting.by(by),
-            ledger=self._ledger,
-            embedder=self._means.embedder,
-            redacting=self._learning.redacting,
-        )
-
-    async def approve(self, scope: Scope, id: str, *, by: By, expected_version: int | None = None) -> Reviewed:
-        """Let a memory that waited for review be recalled from now on; the door vouches that a person says so."""
-        by = self._learning.redacting.by(by)
-        return await review.approve(scope, id, by=by, ledger=self._ledger, expected_version=expected_version)
-
-    async def edit_review(
-        self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, expected_version: int | None = None
-    ) -> Reviewed:
-        """Change what a memory that waits for review says; it goes on waiting."""
-        return await review.edit(
-            scope,
-            id,
-            fields,
-            by=by,
-            ledger=self._ledger,
-            embedder=self._means.embedder,
-            redacting=self._learning.redacting,
-            expected_version=expected_version,
-        )
-
-    async def reject(self, scope: Scope, id: str, *, by: By, expected_version: int | None = None) -> Reviewed:
-        """Forget a memory that waited for review, unused."""
-        by = self._learning.redacting.by(by)
-        return await review.reject(scope, id, by=by, ledger=self._ledger, expected_version=expected_version)
 
     # Erasing
 

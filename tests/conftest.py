@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import openai
 import pytest
@@ -15,6 +19,22 @@ from recollect.testing.scripted_llm import ScriptedLLM
 # How long one example takes says more about the machine than about the code.
 hypothesis_settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("unhurried")
+
+
+IN_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 4 << 30
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the files of tests in memory where there is room, but for drills: syncs are most of what they wait for.
+
+    What is tested is that we sync, not how long that takes.
+    """
+    chosen = os.environ.get("TMPDIR") or config.option.basetemp
+    drills = "drill" in config.option.markexpr.replace("not drill", "")
+    if not chosen and not drills and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > _ROOM_BYTES:
+        # For the processes that tests start, too.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ async def load_before(asked: Asked, scope: Scope, parts: Parts, *, caller: Calle
         root = fresh_id("response")
         return Before(_within(scope, Scope(scope.user, "", root)), root, epoch)
     current = await epoch
+    await parts.settled(scope.user, asked.thread_id or asked.previous_id)
     if asked.thread_id:
         thread = await held_thread(asked.thread_id, scope, parts, caller=caller)
         items = await parts.kept.responses.thread_items(scope, asked.thread_id)

@@ -34,7 +34,9 @@ class Keeper:
         if self.parts.tasks.is_full:
             _log.warning("response %s is not kept: too many wait for the ledger", response.get("id"))
             return None
-        return self.parts.tasks.start(self._keep_all(response, upstream))
+        task = self.parts.tasks.start(self._keep_all(response, upstream))
+        self.parts.note_keeping(self.before.scope.user, (response.get("id", ""), self.asked.thread_id), task)
+        return task
 
     async def keep(self, response: Json, *, upstream: str = "") -> None:
         """Keep a response; `upstream` is who can go on from it by itself. What takes long goes on without us.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -35,6 +35,7 @@ class Kept(Protocol):
 
 
 T = TypeVar("T")
+_SETTLES_S = 5.0
 
 
 class Speech:
@@ -105,6 +106,24 @@ class Parts:
     tasks: Tasks = field(default_factory=Tasks)
     # By user and id.
     under_way: dict[tuple[str, str], UnderWay] = field(default_factory=dict)
+    being_kept: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+
+    def note_keeping(self, user: str, ids: Iterable[str], task: asyncio.Task[None]) -> None:
+        """What these ids are of is being kept by a task, until that is done."""
+        keys = [(user, id) for id in ids if id]
+        self.being_kept.update(dict.fromkeys(keys, task))
+
+        def done(task: asyncio.Task[None]) -> None:
+            for key in keys:
+                if self.being_kept.get(key) is task:
+                    del self.being_kept[key]
+
+        task.add_done_callback(done)
+
+    async def settled(self, user: str, id: str) -> None:
+        """Wait for what was answered and is not in the ledger yet, since whoever asks for it was told its id."""
+        if task := self.being_kept.get((user, id)):
+            await asyncio.wait({task}, timeout=_SETTLES_S)
 
 
 def memory_headers(exchange: Exchange) -> list[Header]:

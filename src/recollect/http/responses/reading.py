@@ -49,6 +49,7 @@ def _under_way(request: Request, scope: Scope, id: str) -> UnderWay | None:
 
 
 async def _kept(request: Request, scope: Scope, id: str) -> KeptResponse:
+    await request.parts.settled(scope.user, id)
     try:
         kept = await request.parts.kept.responses.response(scope, id)
     except NotFound:

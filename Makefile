@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test clients engines api browser drill local-llm check bench bench-services docs clean
+.PHONY: help serve test clients engines api browser drill local-llm check bench bench-services bench-scale docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench: $(VENV)/.dev ## Measure search, writes, memory and the proxy
 bench-services: $(VENV)/.dev ## Load the memory services for a minute, with locust, without Redis and with it
 	$(BIN)/pip install --quiet 'locust>=2.40'
 	$(BIN)/python -m benchmarks.services
+
+bench-scale: $(VENV)/.dev ## Measure a million memories on SQLite, pgvector and Milvus (about an hour)
+	$(BIN)/python -m benchmarks.scale
 
 docs: $(VENV)/.dev ## Print the generated documents anew
 	$(BIN)/python scripts/print_docs.py

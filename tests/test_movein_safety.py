@@ -120,12 +120,13 @@ def test_yaml_runs_nothing_and_cannot_blow_up(memory: Memory, tmp_path: Path) ->
         "runs.md": f"x: !!python/object/apply:pathlib.Path.touch [{tmp_path / 'ran'}]",
         "laughs.md": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]",
         "list.md": "- 1",
+        "deep.md": "x: " + "[" * 30_000 + "]" * 30_000,
     }.items():
         (tmp_path / "notes" / name).write_text(f"---\n{head}\n---\n- Likes tea\n")
     (tmp_path / "notes" / "open.md").write_text("---\nx: 1\n")
     moved = memory.import_from(tmp_path / "notes", user_id="alex")
     assert moved.added == 0
-    assert sum(moved.left.values()) == 4
+    assert sum(moved.left.values()) == 5
     assert not (tmp_path / "ran").exists()
 
 

@@ -14,13 +14,15 @@ from recollect.errors import RecollectError
 from recollect.ledger.protocol import Ledger, Unembedded
 from recollect.model.ids import new_id
 from recollect.model.times import now
-from recollect.models.embedding import Embedder
+from recollect.models.embedding import Embedder, EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 _log = logging.getLogger("recollect")
 BATCH = 256
+# Transactions that come together share a sync to disk; more of them would keep others from their connections.
+_USERS_AT_ONCE = 8
 
 
 async def embed_missing(
@@ -48,7 +50,7 @@ async def embed_missing(
         if wanted:
             vectors = await _vectors(wanted, embedder)
             refused |= {each.row for each in wanted} - vectors.keys()
-            await _keep(ledger, embedder, [each for each in wanted if each.row in vectors], vectors)
+            await _keep(ledger, embedder.model, [each for each in wanted if each.row in vectors], vectors)
             fresh, done = fresh + len(vectors), done + len(vectors)
             progress(done)
         if len(batch) == batch_size or (batch and not enough):
@@ -79,14 +81,23 @@ async def drop_replaced(ledger: Ledger, *, before: datetime | None = None) -> No
         _log.info("the vectors of %s are dropped: another model is searched", state.model)
 
 
-async def _keep(ledger: Ledger, embedder: Embedder, batch: Sequence[Unembedded], vectors: dict[int, Vector]) -> None:
-    for owner, group in groupby(sorted(batch, key=lambda each: each.user), key=lambda each: each.user):
-        own = list(group)
-        await ledger.embed(
-            embedder.model,
-            {each.row: vectors[each.row] for each in own},
-            user=owner,
-            versions={each.row: each.version for each in own},
+async def _keep(
+    ledger: Ledger, model: EmbeddingModel, batch: Sequence[Unembedded], vectors: dict[int, Vector]
+) -> None:
+    by_user = [
+        list(group) for _, group in groupby(sorted(batch, key=lambda each: each.user), key=lambda each: each.user)
+    ]
+    for start in range(0, len(by_user), _USERS_AT_ONCE):
+        await asyncio.gather(
+            *(
+                ledger.embed(
+                    model,
+                    {each.row: vectors[each.row] for each in own},
+                    user=own[0].user,
+                    versions={each.row: each.version for each in own},
+                )
+                for own in by_user[start : start + _USERS_AT_ONCE]
+            )
         )
 
 

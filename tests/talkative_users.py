@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 
-_WHO = "I|my sister Anna|my brother|our neighbour Tom|my boss|my daughter Mia|grandma|my friend Leo|the landlord|Kim".split(
-    "|"
-)
+_WHO = "I|my sister Anna|my brother|our neighbour Tom|my boss|my daughter Mia|grandma|my friend Leo|Kim".split("|")
 _DOES = (
     "bought {thing} in {city}|moved to {city} {when}|is allergic to {food}|loves {food} and {hobby}|"
     "has an appointment with the dentist in {city} {when}|wants to learn {hobby}|works as {job} in {city}|"
@@ -15,14 +13,14 @@ _DOES = (
     "has to return {thing} to the {place} {when}|keeps {thing} in the {place}|will be {number} years old {when}"
 ).split("|")
 _WORDS = {
-    "thing": "a red bicycle|an old camera|the car keys|a piano|two tickets|a laptop|hiking boots|a blue sofa|the passport|a drill".split("|"),
+    "thing": "a red bicycle|an old camera|the car keys|a piano|two tickets|a laptop|hiking boots|a drill".split("|"),
     "city": "Paris|Lisbon|Kyoto|Hamburg|Oslo|Toronto|Lima|Nairobi|Prague|Dublin|Seoul|Valencia".split("|"),
-    "food": "peanuts|sushi|lentil soup|strawberries|goat cheese|mushrooms|dark chocolate|oysters|rye bread".split("|"),
+    "food": "peanuts|sushi|lentil soup|strawberries|goat cheese|mushrooms|dark chocolate|oysters".split("|"),
     "food2": "pizza|salad|curry|porridge|pancakes|noodles".split("|"),
     "hobby": "chess|pottery|rock climbing|the cello|Portuguese|gardening|woodwork|swimming|baking".split("|"),
     "job": "a nurse|an architect|a bus driver|a teacher|a lawyer|a carpenter|a data analyst".split("|"),
     "place": "library|garage|kitchen|office|train station|gym|garden|market".split("|"),
-    "when": "last Monday|in March|next summer|on the 14th of July|in 2019|tomorrow|two weeks ago|at Easter".split("|"),
+    "when": "last Monday|in March|next summer|on the 14th of July|in 2019|tomorrow|at Easter".split("|"),
     "other": "Paula|a former colleague|the new teacher|Mr Okafor|an old classmate".split("|"),
     "number": [str(n) for n in range(3, 99, 5)],
 }  # fmt: skip

@@ -40,7 +40,9 @@ def memories(count: int, *, seed: int) -> list[str]:
     """Different sentences."""
     dice, found = random.Random(seed), dict[str, None]()
     while len(found) < count:
-        found[_filled("{who} " + dice.choice(_DOES), dice)] = None
+        first = _filled("{who} " + dice.choice(_DOES), dice)
+        # There are some thousand of one clause, and as many of two as anyone may want.
+        found[first if len(found) < 5_000 else f"{first}, and {_filled('{who} ' + dice.choice(_DOES), dice)}"] = None
     return list(found)
 
 

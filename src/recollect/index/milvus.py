@@ -7,6 +7,7 @@ both can be live.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -58,6 +59,10 @@ class MilvusOptions:
         if self.is_lite:
             return str(Path(self.address).expanduser())
         return self.address if "://" in self.address else f"http://{self.address}"
+
+
+def _is_more_than_unknown(record: logging.LogRecord) -> bool:
+    return "Method not implemented" not in record.getMessage()
 
 
 class MilvusEngine:
@@ -211,6 +216,8 @@ class MilvusEngine:
                 options = self._options
                 if options.is_lite:
                     Path(options.uri).parent.mkdir(parents=True, exist_ok=True)
+                    # It is asked what only servers know, and logs that as an error each time it is opened.
+                    logging.getLogger("grpc._server").addFilter(_is_more_than_unknown)
                 client = MilvusClient(options.uri, token=options.token, timeout=options.timeout_s)
                 self._collection = self._ours(client)
                 self._client = client

@@ -1,0 +1,127 @@
+"""An index with an engine behind a whole service: fed while it runs, told of where operators look, erased from."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from recollect.errors import InvalidSettings
+from recollect.http.app import make_app
+from recollect.index.engine import user_mark
+from recollect.index.engine_index import EngineIndex
+from recollect.index.exact import ExactIndex
+from recollect.indexing import open_index
+from recollect.ledger.memory import open_memory
+from recollect.model.change import By
+from recollect.model.erase import Erase, Target
+from recollect.model.scope import Scope
+from recollect.recall import Search
+from recollect.remember import NewMemory
+from recollect.settings import Settings, load
+from recollect.testing.index_suite import MODEL
+from recollect.wiring import open_service
+from tests.unruly_engine import UnrulyEngine
+
+ANN, BY = Scope("ann"), By("test")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> UnrulyEngine:
+    engine = UnrulyEngine()
+    monkeypatch.setattr("recollect.indexing.open_engine", lambda settings, model: engine)
+    return engine
+
+
+def settings_of(home: Path, **more: object) -> Settings:
+    given = {"home": home, "index": "milvus", "index_exact_rows": 0, "worker": False, **more}
+    return load(given, environ={}).settings
+
+
+async def test_what_is_kept_is_fed_found_and_erased_with_a_receipt(tmp_path: Path, engine: UnrulyEngine) -> None:
+    service = await open_service(settings_of(tmp_path))
+    service.care.start()
+    try:
+        for text in ("I play the cello", "My sister lives in Lisbon", "The boiler was repaired in March"):
+            await service.add(ANN, NewMemory(content=text), by=BY)
+        async with asyncio.timeout(30):
+            await engine.has_kept(3)
+        found = await service.search(ANN, Search(query="Where does my sister live?", limit=3))
+        assert "Lisbon" in found.hits[0].record.content
+        receipt = await service.care.erase(ANN, Erase(Target.MEMORY, found.hits[0].id), by=BY)
+        [told] = [store for store in receipt.stores if store.store == "index"]
+        assert told.reached
+        assert told.counts["rows in the engine"] == 1
+        assert "unruly" in told.note
+        assert len(engine.kept) == 2
+        engine.away = True
+        receipt = await service.care.erase(ANN, Erase(Target.USER), by=BY)
+        [told] = [store for store in receipt.stores if store.store == "index"]
+        assert not told.reached
+        engine.away = False
+        await service.care.work_off()
+        assert user_mark("ann") not in await engine.users()
+    finally:
+        await service.close()
+
+
+def test_an_engine_that_is_away_is_told_of_and_all_goes_on(
+    tmp_path: Path, engine: UnrulyEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.index.feeder._EVERY_S", 0.05)
+    engine.away = True
+    with TestClient(make_app(settings_of(tmp_path, worker=True)), "http://127.0.0.1") as client:
+        client.headers["X-Memory-User"] = "ann"
+        assert client.post("/recollect/v1/memories", json={"content": "I play the cello"}).is_success
+        wait_for(client, "degraded")
+        told = client.get("/ready")
+        assert told.status_code == 200
+        assert "unruly is not fed" in told.json()["checks"]["index"]
+        assert "index" in told.json()["since"]
+        assert "cello" in client.post("/recollect/v1/search", json={"query": "Which instrument do I play?"}).text
+        engine.away = False
+        assert client.post("/recollect/v1/memories", json={"content": "I live in Lima"}).is_success
+        wait_for(client, "ready")
+        assert len(engine.kept) == 2
+
+
+def wait_for(client: TestClient, status: str) -> None:
+    give_up = time.monotonic() + 60
+    while client.get("/ready").json()["status"] != status:
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_the_index_is_the_one_that_is_set_and_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
+    asyncio.run(opened_and_closed(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+async def opened_and_closed(tmp_path: Path) -> None:
+    ledger = await open_memory(MODEL)
+    for name, kind in (("auto", ExactIndex), ("exact", ExactIndex), ("milvus", EngineIndex), ("chroma", EngineIndex)):
+        index = open_index(settings_of(tmp_path, index=name), ledger, MODEL)
+        assert isinstance(index, kind)
+        await index.close()
+
+
+async def test_a_moved_engine_is_fed_anew_and_a_password_is_not_noted(tmp_path: Path) -> None:
+    ledger = await open_memory(MODEL)
+    names = []
+    for address in ("http://root:secret@one:19530", "http://two:19530"):
+        index = open_index(settings_of(tmp_path, milvus_address=address), ledger, MODEL)
+        assert isinstance(index, EngineIndex)
+        assert index.feeder is not None
+        names.append(index.feeder.fed_as)
+        assert "secret" not in index.feeder.fed_as + index.feeder.engine.name
+        await index.close()
+    assert len(set(names)) == 2
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for wrong in ({"milvus_collection": "a b"}, {"milvus_collection": "x;drop"}, {"chroma_collection": "ab"}):
+        with pytest.raises(InvalidSettings):
+            settings_of(tmp_path, **wrong)

@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test clients engines api browser drill local-llm check bench bench-services bench-scale docs clean
+.PHONY: help serve test clients engines api browser drill local-llm check bench bench-services bench-scale bench-mirror docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +64,9 @@ bench-services: $(VENV)/.dev ## Load the memory services for a minute, with locu
 
 bench-scale: $(VENV)/.dev ## Measure a million memories on SQLite, pgvector and Milvus (about an hour)
 	$(BIN)/python -m benchmarks.scale
+
+bench-mirror: $(VENV)/.dev ## Mirror 100,000 memories as files: start, sync, one write, memory
+	$(BIN)/python -m benchmarks.mirror
 
 docs: $(VENV)/.dev ## Print the generated documents anew
 	$(BIN)/python scripts/print_docs.py

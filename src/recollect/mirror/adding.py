@@ -42,6 +42,7 @@ class Taken:
     # Files that were taken in, wherever a person put them.
     paths: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
+    users: set[str] = field(default_factory=set)
 
     def add(self, other: Taken) -> None:
         """Take in what more files came to."""
@@ -50,6 +51,7 @@ class Taken:
         self.put.add(other.put)
         self.paths += other.paths
         self.again += other.again
+        self.users |= other.users
 
 
 @dataclass(frozen=True, slots=True)

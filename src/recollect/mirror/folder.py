@@ -56,6 +56,14 @@ class Stamp:
         return mtime, size, number
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file that was written, and is still to be put in its place."""
+
+    path: str
+    temporary: str
+
+
 class Folder:
     """Files below one folder, by their path in it."""
 
@@ -99,19 +107,29 @@ class Folder:
 
         Its folders are on disk after the next `sync`.
         """
-        with _translated(path), self._folder_of(path, make=True) as (folder, name):
+        return self.place(self.stage(path, data), seen=seen)
+
+    def stage(self, path: str, data: bytes, *, sync: bool = True) -> Staged:
+        """Write a file beside its place; without `sync` it is on disk after the next `settle`."""
+        with _translated(path), self._folder_of(path, make=True) as (folder, _):
             temporary = f"{_TEMPORARY}{new_id()}"
-            handle = os.open(
-                temporary,
-                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-                _FILE_MODE,
-                dir_fd=folder,
-            )
+            handle = os.open(temporary, _NEW_FILE, _FILE_MODE, dir_fd=folder)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(handle)
+                    if sync:
+                        os.fsync(handle)
+            except BaseException:
+                os.unlink(temporary, dir_fd=folder)
+                raise
+        return Staged(path, temporary)
+
+    def place(self, staged: Staged, *, seen: Stamp | None) -> Stamp:
+        """Put a file that was staged into its place."""
+        path, temporary = staged.path, staged.temporary
+        with _translated(path), self._folder_of(path, make=True) as (folder, name):
+            try:
                 _put(temporary, name, folder, seen)
                 self._to_sync.add(os.path.dirname(path))
             finally:
@@ -119,6 +137,17 @@ class Folder:
                     os.unlink(temporary, dir_fd=folder)
             # Only now: to lose its other name is a change of a file, too.
             return Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+    def unstage(self, staged: Staged) -> None:
+        """Remove a file that was not put in its place after all; one that was is not touched."""
+        with suppress(FileNotFoundError, NotADirectoryError), self._folder_of(staged.path) as (folder, _):
+            os.unlink(staged.temporary, dir_fd=folder)
+
+    def settle(self) -> None:
+        """Have on disk what was staged: all at once, where the system can."""
+        with _translated(str(self.root)), self._opened("") as handle:
+            if _syncfs is None or _syncfs(handle) != 0:
+                os.sync()
 
     def remove(self, path: str, *, seen: Stamp | None = None) -> bool:
         """Remove a file, if it is what was `seen`; gives whether there was one. Folders left empty go, too."""
@@ -282,13 +311,14 @@ def _exchange(folder: int, one: str, other: str) -> bool:
     raise OSError(number, os.strerror(number))
 
 
-def _find_renameat2() -> ctypes._NamedFuncPointer | None:
+def _find(name: str) -> ctypes._NamedFuncPointer | None:
+    """A call of the system that Python has no name for."""
     if not sys.platform.startswith("linux"):
         return None
-    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    return getattr(ctypes.CDLL(None, use_errno=True), name, None)
 
 
-_renameat2 = _find_renameat2()
+_renameat2, _syncfs = _find("renameat2"), _find("syncfs")
 
 
 @contextmanager

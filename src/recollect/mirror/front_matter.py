@@ -5,6 +5,7 @@ What a person can write here is read as data and nothing else: no tags, no ancho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,11 @@ _FENCE = "---"
 _MOST_CHARS = 1 << 19
 _DEEPEST = 16
 _MOST_NODES = 20_000
+_HEX = "[0-9a-f]"
+_PLAIN = re.compile(
+    f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}|default|global|memory|user|assistant"
+)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\+00:00")
 # The same in C, where it was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -39,8 +45,17 @@ def split(text: str) -> tuple[dict[str, Any], str]:
 
 def join(fields: Mapping[str, Any], body: str) -> str:
     """The text of a file."""
-    block = yaml.dump(dict(fields), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    block = "".join(_written(name, value) for name, value in fields.items())
     return f"{_FENCE}\n{block}{_FENCE}\n{body.strip()}\n"
+
+
+def _written(name: str, value: object) -> str:
+    """A name with its value as YAML; ids and times, which are in every file, need no library to be written."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
+        return f"{name}: {value}\n"
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return f"{name}: '{value}'\n"
+    return str(yaml.dump({name: value}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000))
 
 
 def _load(block: str) -> dict[str, Any]:

@@ -51,10 +51,12 @@ class Reader:
         erasures = Erasures(self._ledger)
         for start in range(0, len(paths), _PAGE):
             found = await asyncio.to_thread(self._read_all, paths[start : start + _PAGE], taken)
+            taken.users |= {seen.user for seen in found}
             for user in dict.fromkeys(seen.user for seen in found):
                 theirs = [seen for seen in found if seen.user == user]
                 await self._take_user(user, theirs, taken, by=by, erasures=erasures)
         for row in missing:
+            taken.users.add(row.user)
             await self._let_go(row, taken, by=by)
         return taken
 

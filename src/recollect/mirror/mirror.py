@@ -87,7 +87,7 @@ class Mirror:
         """Bring files and ledger together once; a StoreBusy if another process mirrors the folder."""
         async with self._held() as together:
             done = await together.start(progress)
-            await asyncio.to_thread(together.write_snapshots, await asyncio.to_thread(together.state.users))
+            await asyncio.to_thread(together.write_snapshots, done.users)
             await self._commit(together, done)
             return done
 
@@ -201,7 +201,6 @@ class Mirror:
         try:
             async with self._busy:
                 self._note(await together.start(lambda count: None))
-                self._unsnapped |= set(await asyncio.to_thread(together.state.users))
             _log.info("mirror: %s is up to date", self._root)
             await self._go_on(together)
         finally:
@@ -275,7 +274,6 @@ class Mirror:
         if done.changed or done.is_whole:
             self._uncommitted.append(done)
         self._unsnapped |= done.users
-        self._unsnapped |= {self._root_user} if done.taken.put.changed or done.taken.added else set()
 
     async def _commit(self, together: Together, done: Synced) -> None:
         if together.git is None:

@@ -42,9 +42,15 @@ class Synced:
 
     taken: Taken = field(default_factory=Taken)
     put: Put = field(default_factory=Put)
-    users: set[str] = field(default_factory=set)
+    # Whose files were written out.
+    followed: set[str] = field(default_factory=set)
     # Whether all files were compared.
     is_whole: bool = False
+
+    @property
+    def users(self) -> set[str]:
+        """Whose files are otherwise now."""
+        return self.followed | self.taken.users
 
     @property
     def written(self) -> list[str]:
@@ -210,7 +216,7 @@ class Together:
                 put = await self._follow(user, followed, progress)
                 done.put.add(put)
                 if put.changed:
-                    done.users.add(user)
+                    done.followed.add(user)
                 if not put.disturbed:
                     break
                 changed, missing = await asyncio.to_thread(self._sort_out, set(put.disturbed))

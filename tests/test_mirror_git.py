@@ -17,8 +17,8 @@ CANARY = "qvzkanaribu"
 
 
 def git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True)
+    return done.stdout.decode(errors="replace").strip()
 
 
 def holders(root: Path, needle: str = CANARY) -> set[str]:
@@ -134,7 +134,24 @@ async def fill(mirror: Kept) -> tuple[str, str]:
             path.rename(path.with_name("renamed.md"))
         await mirror.service.update(HOME, fact.id, {"importance": 0.7 if colour == "green" else 0.8}, by=BY)
         await mirror.sync()
+    summary = mirror.root / "entries/default/summaries/summary.md"
+    summary.parent.mkdir(parents=True)
+    for n in range(2):
+        text = f"---\ndetail: {{turn_start: 1, turn_end: 2}}\n---\nThey talked of the {CANARY} {n}"
+        summary.write_text(text)
+        await mirror.sync()
     return fact.id, turns[0].id
+
+
+async def test_of_a_user_who_is_erased_not_even_the_name_stays(mirror: Kept) -> None:
+    name = f"someone/{CANARY}"
+    await mirror.add("The bike is red", Scope(name))
+    await mirror.sync()
+    assert holders(mirror.root)
+    await mirror.service.care.erase(Scope(name), Erase(Target.USER), by=BY)
+    await mirror.sync()
+    assert holders(mirror.root) == set()
+    assert not list((mirror.root / "users").iterdir())
 
 
 @pytest.mark.parametrize("what", ["turn", "session", "project", "user"])

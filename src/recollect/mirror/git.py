@@ -121,6 +121,9 @@ class Git:
             paths=set(paths),
             below=tuple(below),
         )
+        # What no version holds any more was brought along all the same.
+        for arguments in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
+            self._run(f"--git-dir={new}", *arguments, bare=True)
         for name in ("HEAD", "config", "info", "hooks"):
             _copy(self.folder / name, new / name)
         self._exclude(new)

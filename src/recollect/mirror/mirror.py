@@ -18,6 +18,7 @@ from recollect.ledger.protocol import Ledger
 from recollect.mirror.git import Git
 from recollect.mirror.hold import STATE, Hold, own_folder
 from recollect.mirror.messages import message_of
+from recollect.mirror.snapshot import MOST_AT_ONCE
 from recollect.mirror.state import Followed, State
 from recollect.mirror.together import Progress, Synced, Together
 from recollect.mirror.watch import Watch
@@ -35,8 +36,12 @@ _MOST_POLLED = 100
 _GRACE_S = 0.4
 _AWAITED_S = 50.0
 _PAUSE_S = 2.0
-# Larger folders have their snapshot written when the mirror stops.
-_MOST_IN_SNAPSHOT = 2_000
+# The snapshots of larger folders are left to `recollect mirror sync`.
+_MOST_AT_THE_END = 20_000
+
+
+class _Stopped(Exception):
+    """It is told to stop in the middle of a long comparison; the next start goes on from there."""
 
 
 class Mirror:
@@ -178,17 +183,17 @@ class Mirror:
     # Running
 
     async def _run(self) -> None:
-        told = False
+        told = ""
         while not self._stop.is_set():
             try:
                 await self._mirror()
                 return
-            except StoreBusy:
-                if not told:
-                    _log.info("mirror: another process mirrors %s", self._root)
-                told = True
+            except _Stopped:
+                return
             except (RecollectError, OSError) as error:
-                _log.error("mirror: %s cannot be mirrored now: %s", self._root, error)
+                if told != (told := str(error)):
+                    level = logging.INFO if isinstance(error, StoreBusy) else logging.ERROR
+                    _log.log(level, "mirror: %s is not mirrored by this process now: %s", self._root, error)
             await asyncio.to_thread(self._let_go)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), _TAKE_OVER_S)
@@ -200,11 +205,15 @@ class Mirror:
         watching = Watch(self._root, self._touch)
         try:
             async with self._busy:
-                self._note(await together.start(lambda count: None))
+                self._note(await together.start(self._go_on_unless_stopped))
             _log.info("mirror: %s is up to date", self._root)
             await self._go_on(together)
         finally:
             await watching.close()
+
+    def _go_on_unless_stopped(self, _count: int) -> None:
+        if self._stop.is_set():
+            raise _Stopped
 
     def _touch(self, paths: set[str]) -> None:
         self._touched |= paths
@@ -219,7 +228,7 @@ class Mirror:
                     await self._round(together, is_last=is_last)
                     if monotonic() - scanned_at > max(_RESCAN_S, took_s / _RESCAN_SHARE):
                         begun = monotonic()
-                        self._note(await together.start(lambda count: None))
+                        self._note(await together.start(self._go_on_unless_stopped))
                         scanned_at, took_s = monotonic(), monotonic() - begun
             except (RecollectError, OSError) as error:
                 _log.error("mirror: %s", error)
@@ -289,6 +298,6 @@ class Mirror:
         if not self._unsnapped:
             return
         size = (await asyncio.to_thread(together.state.count))["memories"]
-        if is_last or size <= _MOST_IN_SNAPSHOT:
+        if size <= (_MOST_AT_THE_END if is_last else MOST_AT_ONCE):
             users, self._unsnapped = self._unsnapped, set()
             await asyncio.to_thread(together.write_snapshots, users)

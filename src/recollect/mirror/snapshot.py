@@ -1,6 +1,6 @@
 """`memory_index.json`: every memory of a user's folder in one file, for people and programs that look for it there.
 
-Nothing of ours reads it. It is written when the mirror starts, pauses and stops, and anew when something is erased.
+Nothing of ours reads it, and it is as long as all files together: of a large folder it is not kept up to date.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from recollect.mirror.front_matter import split
 from recollect.mirror.layout import SNAPSHOT
 from recollect.mirror.state import State
 
+# Up to so many memories it is written with every change.
+MOST_AT_ONCE = 2_000
 _META = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
 
 

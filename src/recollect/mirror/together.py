@@ -20,7 +20,7 @@ from recollect.mirror.git import Git
 from recollect.mirror.incoming import Reader
 from recollect.mirror.layout import CONFLICTS, ENTRIES, SNAPSHOT, USERS, base_of, spot_of
 from recollect.mirror.outgoing import Put, Writer, follow, follow_anew
-from recollect.mirror.snapshot import write_snapshot
+from recollect.mirror.snapshot import MOST_AT_ONCE, write_snapshot
 from recollect.mirror.state import Followed, Row, State
 from recollect.mirror.whose import Owners
 from recollect.model.erase import Cleared
@@ -71,6 +71,8 @@ class Together:
     ) -> None:
         self.folder, self.state, self.git = Folder(root), state, git
         self._ledger, self._root_user = ledger, root_user
+        # Where nothing changed since, there is nothing to do.
+        self._followed: dict[str, Revision] = {}
         self.writer = Writer(self.folder, state, root_user=root_user)
         self._desk = Desk(self.folder, state, self.writer, service, ledger)
         self._owners = Owners(self.folder, root_user=root_user)
@@ -81,6 +83,7 @@ class Together:
     async def start(self, progress: Progress) -> Synced:
         """Compare all of it, and bring it together."""
         done = Synced(is_whole=True)
+        self._followed.clear()
         is_new = await self._know_ledger()
         found = await asyncio.to_thread(self._scan)
         await asyncio.to_thread(self._find_lost)
@@ -208,16 +211,23 @@ class Together:
     async def follow(self, users: Iterable[str], done: Synced, progress: Progress = lambda count: None) -> None:
         """Write out what changed of users; what someone had just touched is looked at first."""
         for user in users:
+            revision = await self._ledger.revision(user)
+            if self._followed.get(user) == revision:
+                continue
             for _ in range(_ROUNDS):
                 followed = await asyncio.to_thread(self.state.followed, user)
-                if _is_behind(followed, await self._ledger.revision(user)):
+                if _is_behind(followed, revision):
                     await self.let_go(user)
                     followed = await asyncio.to_thread(self.state.followed, user)
+                if not revision.number:
+                    # Nothing is left of them, and nothing is kept, not even the name.
+                    break
                 put = await self._follow(user, followed, progress)
                 done.put.add(put)
                 if put.changed:
                     done.followed.add(user)
                 if not put.disturbed:
+                    self._followed[user] = revision
                     break
                 changed, missing = await asyncio.to_thread(self._sort_out, set(put.disturbed))
                 await self._take(changed, missing, done, lambda count: None)
@@ -269,12 +279,15 @@ class Together:
                 shutil.rmtree(self.folder.root / base / name, ignore_errors=True)
             (self.folder.root / ENTRIES).mkdir(exist_ok=True)
             self.folder.remove(base + SNAPSHOT)
-        else:
+        elif self.state.count(user)["memories"] <= MOST_AT_ONCE:
             self.write_snapshots([user])
+        else:
+            # It may name what was erased, and takes long to write.
+            self.folder.remove(base + SNAPSHOT)
         self.folder.sync()
         counts = {"files": len(paths)}
         if self.git is not None and (gone or everything):
-            below = [f"{base}{ENTRIES}/", f"{base}{CONFLICTS}/"] if everything else []
+            below = ([base] if base else [f"{ENTRIES}/", f"{CONFLICTS}/"]) if everything else []
             counts["commits"] = self.git.forget(ids, {*paths, *(row.path for row in gone)}, below=below)
         # Last of all: whatever breaks off before is done again.
         self.state.drop(gone)

@@ -100,12 +100,12 @@ class Near:
             self._working = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
-        """Make users ready one after the other, until none waits."""
+        """Make users ready until none waits; together, because an index is made faster of many rows than by rows."""
         try:
-            while self._wanted:
-                user = next(iter(self._wanted))
-                await self.make_ready([user])
-                del self._wanted[user]
+            while users := list(self._wanted):
+                await self.make_ready(users)
+                for user in users:
+                    del self._wanted[user]
         except Unsupported as error:
             if not self._trouble:
                 _log.warning("pgvector is not used: %s", error)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 OLDEST = (0, 8)
 # What HNSW can hold of half precision.
 MAX_DIMENSIONS = 4000
-M, EF_CONSTRUCTION, EF_SEARCH = 16, 128, 200
+M, EF_CONSTRUCTION, EF_SEARCH = 16, 64, 200
 # Beyond so many rows looked at, what is asked for is a small part of the user's: comparing with all of it is faster.
 MAX_SCANNED = 20_000
 

@@ -246,7 +246,9 @@ async def _missing(connection: Any, model: int) -> dict[str, str]:
 
 async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int], progress: Progress) -> None:
     """Make the indexes of the model that there are not, or that cannot be used."""
-    for name, table in (await _missing(connection, model[0])).items():
+    missing = await _missing(connection, model[0])
+    total = await connection.fetchval(said.TOTAL, model[0]) if missing else 0
+    for name, table in missing.items():
         # Whoever was at it may have been ended before it was whole.
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
         making = asyncio.create_task(connection.execute(said.create_index(name, table, *model), timeout=None))
@@ -254,7 +256,7 @@ async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int]
             async with engine.aside(NOBODY) as beside:
                 while not (await asyncio.wait([making], timeout=_LOOK_S))[0]:
                     if row := await beside.fetchrow(said.PROGRESS, connection.get_server_pid()):
-                        progress(row[0], row[1])
+                        progress(row[0], total)
             await making
         finally:
             making.cancel()

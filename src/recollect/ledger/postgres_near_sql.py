@@ -77,7 +77,8 @@ FILLED = (
 LARGE = "SELECT user_id, count(*) FROM vectors WHERE model = $1 GROUP BY user_id HAVING count(*) >= $2 ORDER BY 2"
 FORGET = "UPDATE users SET halved = array_remove(halved, $1), near = array_remove(near, $1) WHERE $1 = ANY (halved)"
 EMPTY = "UPDATE vectors SET half = NULL WHERE model = $1 AND half IS NOT NULL"
-PROGRESS = "SELECT tuples_done, tuples_total FROM pg_catalog.pg_stat_progress_create_index WHERE pid = $1"
+TOTAL = "SELECT count(*) FROM vectors WHERE model = $1 AND half IS NOT NULL"
+PROGRESS = "SELECT tuples_done FROM pg_catalog.pg_stat_progress_create_index WHERE pid = $1"
 # The table, or the parts it is split into.
 PARTS = (
     "SELECT relid::regclass::text FROM pg_catalog.pg_partition_tree('vectors') WHERE isleaf AND level > 0 ORDER BY 1"

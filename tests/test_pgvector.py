@@ -142,7 +142,7 @@ async def test_only_what_lives_in_the_places_asked_for_is_found(store: Store) ->
 async def test_those_who_have_few_take_no_room_and_no_part_in_the_index(store: Store) -> None:
     await store.add(ANN, 30)
     await store.add(BOB, 20, seed=1)
-    assert await store.engine.near.rebuild(large=25) == 1
+    assert await store.engine.near.rebuild(large=25) == 30
     found = await store.aside.fetch("SELECT user_id, count(half) FROM vectors GROUP BY user_id ORDER BY user_id")
     assert [tuple(row) for row in found] == [("ann", 30), ("bob", 0)]
     with pytest.raises(IndexUnavailable):
@@ -205,6 +205,20 @@ async def test_an_index_whose_maker_was_ended_is_made_anew(store: Store) -> None
     assert not (await store.engine.near.state()).is_indexed
     await store.ready("ann")
     assert (await store.engine.near.state()).is_indexed
+
+
+async def test_what_does_not_stand_in_the_index_as_it_should_is_told(store: Store) -> None:
+    await store.add(ANN, 30)
+    assert await store.engine.near.verify() == []
+    await store.ready("ann")
+    assert await store.engine.near.verify() == [("ann", 30, 0)]
+    await store.aside.execute(
+        "ALTER TABLE vectors DISABLE TRIGGER keep_half; UPDATE vectors SET half = NULL WHERE row IN "
+        "(SELECT row FROM vectors LIMIT 2); ALTER TABLE vectors ENABLE TRIGGER keep_half"
+    )
+    assert await store.engine.near.verify() == [("ann", 30, 2)]
+    await store.engine.near.rebuild(large=1)
+    assert await store.engine.near.verify() == [("ann", 30, 0)]
 
 
 async def test_several_processes_that_make_users_ready_do_it_once(store: Store) -> None:

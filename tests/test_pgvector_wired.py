@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,7 @@ from cli_runner import Cli
 
 from recollect.errors import InvalidSettings
 from recollect.index import engine_index
-from recollect.index.engine_index import EngineIndex
-from recollect.index.pgvector import PgvectorEngine
+from recollect.index.pgvector import near_of
 from recollect.model.change import By
 from recollect.model.scope import Scope
 from recollect.recall import Search
@@ -39,26 +39,26 @@ def doctor(home: Path, dsn: str, code: int = 0) -> str:
 async def test_a_large_user_is_found_by_pgvector_and_doctor_counts_them(
     plain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        engine_index.Sizes.__init__,
-        "__kwdefaults__",
-        {**(engine_index.Sizes.__init__.__kwdefaults__ or {}), "exact_rows": 3, "few_rows": 0, "timeout_s": 30.0},
-    )
+    monkeypatch.setattr(engine_index, "Sizes", partial(engine_index.Sizes, few_rows=0))
     database = plain.partition("//")[2].partition("/")[2].partition("?")[0]
     await running_server().run("CREATE EXTENSION vector", database=database)
-    settings = load({"home": tmp_path, "database": plain, "index": "pgvector", "worker": False}, environ={}).settings
-    service = await open_service(settings)
+    given = {"index": "pgvector", "index_exact_rows": 3, "index_timeout_s": 30, "worker": False}
+    service = await open_service(load({"home": tmp_path, "database": plain, **given}, environ={}).settings)
     for what in ("tea", "chess", "sailing", "the violin", "old maps"):
         await service.add(ANN, NewMemory(content=f"Ann likes {what}"), by=BY)
     index = service._finders.index
-    assert isinstance(index, EngineIndex)
-    assert isinstance(index._engine, PgvectorEngine)
-    await index._engine.near.make_ready(["ann"])
+    near = near_of(index)
+    assert near is not None
+    await near.make_ready(["ann"])
     found = await service.search(ANN, Search(query="Which instrument does she like?", limit=5, min_score=0))
     assert {hit.record.content for hit in found.hits} >= {"Ann likes the violin"}
-    assert not index.trouble
+    assert not service.care.index_trouble
     await service.close()
     assert "with 1 large user" in await asyncio.to_thread(doctor, tmp_path, plain)
+    cli = Cli(tmp_path)
+    (tmp_path / "config.toml").write_text(f'index = "pgvector"\nindex_exact_rows = 3\ndatabase = "{plain}"\n')
+    for command, told in (("status", "rows of 1 user"), ("verify", "All right: 5 rows"), ("rebuild", "Fed 5 rows")):
+        assert told in (await asyncio.to_thread(cli, "index", command)).output
 
 
 async def test_doctor_says_what_to_do_where_there_is_no_pgvector(plain: str, tmp_path: Path) -> None:

@@ -83,6 +83,11 @@ class EngineIndex:
         self._most_exact = max((budget - budget // _LIGHT_SHARE) // row_bytes, self._sizes.exact_rows)
 
     @property
+    def engine(self) -> Engine:
+        """What is asked."""
+        return self._engine
+
+    @property
     def trouble(self) -> str:
         """What is wrong with the engine; empty if nothing is."""
         return self._asked.trouble or (self.feeder.trouble if self.feeder else "")

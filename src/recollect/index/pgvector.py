@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from recollect.errors import IndexUnavailable, InvalidSettings, Unavailable
+from recollect.index.engine_index import EngineIndex
+from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger, Scored
 from recollect.models.embedding import EmbeddingModel
 
@@ -45,3 +47,10 @@ def open_pgvector(ledger: Ledger, model: EmbeddingModel) -> PgvectorEngine:
 
     assert isinstance(ledger.engine, PostgresEngine)
     return PgvectorEngine(Near(ledger.engine, model))
+
+
+def near_of(index: Index) -> Near | None:
+    """What makes vectors ready for pgvector, if that is what the index asks."""
+    if isinstance(index, EngineIndex) and isinstance(index.engine, PgvectorEngine):
+        return index.engine.near
+    return None

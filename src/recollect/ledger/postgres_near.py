@@ -132,7 +132,7 @@ class Near:
         self._trouble = ""
 
     async def rebuild(self, *, large: int, progress: Progress = lambda done, of: None) -> int:
-        """Make everything anew that pgvector has, of users with so many vectors; gives how many users that are."""
+        """Make everything anew that pgvector has, of users with so many vectors; gives how many rows those are."""
         number = await self._model_number()
         if not number:
             return 0
@@ -146,7 +146,16 @@ class Near:
             for user in users:
                 await _take_in(connection, user, number, progress)
             await _build(self._engine, connection, (number, self._model.dimensions), progress)
-        return len(users)
+            return int(await connection.fetchval(said.TOTAL, number))
+
+    async def verify(self) -> list[tuple[str, int, int]]:
+        """Users whose vectors are said to stand in the index: how many vectors each has, and how many do not."""
+        number = await self._model_number()
+        async with self._engine.aside(EVERYONE) as connection:
+            await connection.execute("SET statement_timeout = 0")
+            if (await _found(connection, self._model))[1] or not await connection.fetchval(said.PREPARED):
+                return []
+            return [tuple(row) for row in await connection.fetch(said.WRONG, number)]
 
     async def state(self) -> NearState:
         """How it stands; nothing is changed."""

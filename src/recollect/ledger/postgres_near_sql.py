@@ -77,6 +77,11 @@ FILLED = (
 LARGE = "SELECT user_id, count(*) FROM vectors WHERE model = $1 GROUP BY user_id HAVING count(*) >= $2 ORDER BY 2"
 FORGET = "UPDATE users SET halved = array_remove(halved, $1), near = array_remove(near, $1) WHERE $1 = ANY (halved)"
 EMPTY = "UPDATE vectors SET half = NULL WHERE model = $1 AND half IS NOT NULL"
+WRONG = (
+    "SELECT v.user_id, count(*), count(*) FILTER (WHERE v.half IS DISTINCT FROM recollect_half(v.vector)) "
+    "FROM vectors v JOIN users u ON u.user_id = v.user_id WHERE v.model = $1 AND $1 = ANY (u.near) "
+    "GROUP BY v.user_id ORDER BY v.user_id"
+)
 TOTAL = "SELECT count(*) FROM vectors WHERE model = $1 AND half IS NOT NULL"
 PROGRESS = "SELECT tuples_done FROM pg_catalog.pg_stat_progress_create_index WHERE pid = $1"
 # The table, or the parts it is split into.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recollect.index.compare import Compared
     from recollect.index.feeder import Feeder
     from recollect.index.protocol import Index
+    from recollect.ledger.postgres_near import Near
     from recollect.ledger.protocol import Ledger
     from recollect.settings import Settings
 
@@ -41,6 +42,7 @@ class _Parts:
     ledger: Ledger
     index: Index
     feeder: Feeder | None
+    near: Near | None
 
 
 @index.command(cls=Command, whose="", examples=("recollect index status",))
@@ -49,6 +51,8 @@ def status(given: Given) -> None:
     """Say what searches, whether it answers, and how far it is behind the ledger."""
 
     async def look(parts: _Parts) -> dict[str, Any]:
+        if parts.near is not None:
+            return await _near_status(parts.near)
         if parts.feeder is None:
             return {"index": "exact", "engine": None, "users_behind": 0}
         behind, after = 0, ""
@@ -77,8 +81,12 @@ def verify(given: Given) -> None:
     """
 
     async def hold(parts: _Parts) -> list[Compared] | None:
-        from recollect.index.compare import compare
+        from recollect.index.compare import Compared, compare
 
+        if parts.near is not None:
+            return [
+                Compared(user, rows, rows - wrong, wrong, 0, 0) for user, rows, wrong in await parts.near.verify()
+            ]
         if parts.feeder is None:
             return None
         feeder = parts.feeder
@@ -113,6 +121,9 @@ def rebuild(given: Given) -> None:
     with Progress("Feeding") as progress:
 
         async def anew(parts: _Parts) -> int | None:
+            if parts.near is not None:
+                large = parts.settings.index_exact_rows + 1
+                return await parts.near.rebuild(large=large, progress=lambda done, total: progress(done))
             return None if parts.feeder is None else await parts.feeder.rebuild(progress)
 
         count = _run(given, anew)
@@ -122,6 +133,15 @@ def rebuild(given: Given) -> None:
         say(_NONE.format("rebuild"))
     else:
         say(f"Fed {counted(count, 'row')}.")
+
+
+async def _near_status(near: Near) -> dict[str, Any]:
+    from recollect.errors import Unsupported
+
+    state = await near.state()
+    if state.trouble:
+        raise Unsupported(state.trouble)
+    return {"index": "pgvector", "engine": f"pgvector at {near.where}", "users": state.users, "users_behind": 0}
 
 
 def _run(given: Given, do: Callable[[_Parts], Coroutine[Any, Any, _T]]) -> _T:
@@ -136,6 +156,7 @@ def _run(given: Given, do: Callable[[_Parts], Coroutine[Any, Any, _T]]) -> _T:
 @asynccontextmanager
 async def _opened(given: Given) -> AsyncIterator[_Parts]:
     from recollect.index.engine_index import feeder_of
+    from recollect.index.pgvector import near_of
     from recollect.indexing import open_index
     from recollect.wiring import open_embedder, open_ledger
 
@@ -146,7 +167,7 @@ async def _opened(given: Given) -> AsyncIterator[_Parts]:
         try:
             opened = open_index(settings, ledger, embedder.model)
             try:
-                yield _Parts(settings, ledger, opened, feeder_of(opened))
+                yield _Parts(settings, ledger, opened, feeder_of(opened), near_of(opened))
             finally:
                 await opened.close()
         finally:

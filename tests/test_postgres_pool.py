@@ -49,9 +49,12 @@ async def test_a_connection_that_fell_asleep_for_ever_keeps_nobody_waiting(
     ledger = await open_postgres(dsn, MODEL)
     kept = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
     aside = await asyncpg.connect(dsn)
+    # At once, so that there are as many connections as there may be.
+    await asyncio.gather(*(ledger.get(ANN, [kept.id]) for _ in range(100)))
     asleep = [row[0] for row in await aside.fetch(OURS)]
     monkeypatch.setattr(postgres, "IDLE_S", 0.0)
     monkeypatch.setattr(postgres, "ALIVE_S", 0.5)
+    assert len(asleep) > postgres.TRIES, "trying one after the other would help"
     for process in asleep:
         os.kill(process, signal.SIGSTOP)
     try:

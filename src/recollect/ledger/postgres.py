@@ -232,6 +232,8 @@ class PostgresEngine:
             connection.terminate()
             await asyncio.shield(self._put_back(pool, connection, broken=True))
             if isinstance(error, ERRORS):
+                # Where one leads nowhere the others hardly do: each is made anew when it is next wanted.
+                await pool.expire_connections()
                 raise ConnectionResetError(str(error)) from error
             raise
 

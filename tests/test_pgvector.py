@@ -11,7 +11,7 @@ import asyncpg
 import numpy as np
 import pytest
 
-from recollect.errors import IndexUnavailable, InvalidSettings
+from recollect.errors import IndexUnavailable, InvalidSettings, StoreUnavailable
 from recollect.index.pgvector import PgvectorEngine, open_pgvector
 from recollect.ledger import postgres_near
 from recollect.ledger import postgres_near_sql as said
@@ -164,6 +164,24 @@ async def test_what_is_written_while_a_user_is_made_ready_is_not_missed(
     for number in range(1, written + 1):
         await store.found(ANN, vectors(1, seed=100 + number)[0])
     assert not await store.aside.fetchval("SELECT count(*) FROM vectors WHERE half IS NULL")
+
+
+async def test_nobody_is_searched_for_by_pgvector_before_there_is_an_index(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.add(ANN, 30)
+
+    async def broken(*_: object) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres_near, "_build", broken)
+        with pytest.raises(StoreUnavailable):
+            await store.ready("ann")
+    with pytest.raises(IndexUnavailable):
+        await store.found(ANN, vectors(1, seed=0)[0])
+    await store.ready("ann")
+    await store.found(ANN, vectors(1, seed=0)[0])
 
 
 async def test_halves_of_all_kinds_are_the_numbers_they_stand_for(store: Store) -> None:

@@ -126,9 +126,7 @@ class Near:
             return
         async with self._alone() as connection:
             await prepare(connection, self._model)
-            for user in users:
-                await _take_in(connection, user, number, progress)
-            await _build(self._engine, connection, (number, self._model.dimensions), progress)
+            await self._take_in(connection, users, number, progress)
         self._trouble = ""
 
     async def rebuild(self, *, large: int, progress: Progress = lambda done, of: None) -> int:
@@ -143,10 +141,16 @@ class Near:
             await connection.execute(said.FORGET, number)
             await connection.execute(said.EMPTY, number)
             users = [row[0] for row in await connection.fetch(said.LARGE, number, large)]
-            for user in users:
-                await _take_in(connection, user, number, progress)
-            await _build(self._engine, connection, (number, self._model.dimensions), progress)
+            await self._take_in(connection, users, number, progress)
             return int(await connection.fetchval(said.TOTAL, number))
+
+    async def _take_in(self, connection: Any, users: Sequence[str], number: int, progress: Progress) -> None:
+        for user in users:
+            await _fill(connection, user, number, progress)
+        await _build(self._engine, connection, (number, self._model.dimensions), progress)
+        # Only now, or they would be searched for without an index.
+        for user in users:
+            await connection.execute(said.FILLED, user, number)
 
     async def verify(self) -> list[tuple[str, int, int]]:
         """Users whose vectors are said to stand in the index: how many vectors each has, and how many do not."""
@@ -235,15 +239,14 @@ async def _tried(connection: Any, *statements: str) -> bool:
     return True
 
 
-async def _take_in(connection: Any, user: str, model: int, progress: Progress) -> None:
-    """Have all of a user's vectors stand beside as pgvector has them, and note it."""
+async def _fill(connection: Any, user: str, model: int, progress: Progress) -> None:
+    """Have all of a user's vectors stand beside as pgvector has them."""
     await connection.execute(said.ENROL, user, model)
     total = await connection.fetchval("SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, model)
     done, after = 0, -1
     while filled := await connection.fetch(said.FILL, user, model, after, FILLED_AT_ONCE):
         done, after = done + len(filled), max(row[0] for row in filled)
         progress(min(done, total), total)
-    await connection.execute(said.FILLED, user, model)
 
 
 async def _missing(connection: Any, model: int) -> dict[str, str]:

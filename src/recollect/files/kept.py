@@ -21,7 +21,8 @@ _TEXT = "text"
 def text_of(record: MemoryRecord) -> str:
     """The text of a file."""
     text = record.detail.get(_TEXT)
-    return text if isinstance(text, str) else record.content
+    # Whoever else changes a memory changes its content alone.
+    return text if isinstance(text, str) and record.content == EMPTY else record.content
 
 
 def fields_of(text: str, detail: Mapping[str, Any], *, by: By) -> dict[str, Any]:

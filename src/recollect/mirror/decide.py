@@ -37,6 +37,10 @@ class Seen:
     digest: str
     stamp: str
 
+    def renames(self, record: MemoryRecord) -> bool:
+        """Whether it is a file of a model that a person gave another path."""
+        return bool(self.spot.key) and not is_gone(record) and self.page.line.get("key") != record.key
+
     def has_all_of(self, page: Page) -> bool:
         """Whether the file can stay as it is for what the ledger holds."""
         return self.page.id == page.id and self.page.scope == page.scope and not self.page.changes(page)
@@ -69,7 +73,7 @@ def decide(seen: Seen, known: Known) -> Step:
         return Step.COPY if seen.has_all_of(page_of(record)) else Step.ADD_ANOTHER
     if record is None:
         return Step.ERASED if known.is_erased else Step.ADD
-    if row is not None and seen.digest in (row.digest, row.pending):
+    if row is not None and seen.digest in (row.digest, row.pending) and not seen.renames(record):
         # Ours, as we wrote it. One that lay among the tombstones was put back by a person, if the ledger did not.
         return Step.RESTORE if row.is_gone and is_gone(record) else Step.KNOW
     held = page_of(record)

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from recollect.errors import StoreUnavailable, Unsupported
 from recollect.mirror.git_erase import rewrite
-from recollect.mirror.layout import CONFLICTS, ENTRIES, USERS
+from recollect.mirror.layout import CONFLICTS, ENTRIES, STARTS, USERS
+from recollect.mirror.notebook import MEMORIES
 
 _log = logging.getLogger("recollect")
 _NAME, _EMAIL = "Recollect", "recollect@localhost"
 # Only what is mirrored is versioned; beside it may lie a database, keys and logs.
-_EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
+_EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{MEMORIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
 _LONGEST_S = 600
 _MOST_LEFT_OUT = 1000
 _SAFE = (
@@ -58,7 +59,7 @@ class Git:
 
     def commit_all(self, message: str, *, but: Sequence[str] = ()) -> bool:
         """Commit whatever is otherwise than in the last commit, but for some paths."""
-        there = [name for name in (ENTRIES, CONFLICTS, USERS) if (self._root / name).is_dir()]
+        there = [name for name in (*STARTS, CONFLICTS) if (self._root / name).is_dir()]
         if there:
             # One that has no files at all is not known to git.
             left_out = [f":(exclude,literal){path}" for path in but[:_MOST_LEFT_OUT]]

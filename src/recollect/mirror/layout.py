@@ -5,6 +5,7 @@
     entries/<conversation>/summaries/summary.md
     entries/deleted/<conversation>/...                       what was forgotten or superseded
     conflicts/...                                            what a person's edit took the place of
+    memories/...                                             files of models, under their own paths
     users/<user>/entries/...                                 the same for every other user
 
 One user, the one of chats that name none, has the folder itself.
@@ -17,12 +18,15 @@ from pathlib import PurePosixPath
 
 from recollect.conversation.summarise import summary_id
 from recollect.mirror.names import safe_name, safe_time
+from recollect.mirror.notebook import MEMORIES, key_at, lies_under_its_path, place_of
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
 
 ENTRIES = "entries"
 DELETED = "deleted"
 USERS = "users"
+# Where memories lie.
+STARTS = (ENTRIES, MEMORIES, USERS)
 CONFLICTS = "conflicts"
 # What is ours alone in the folder.
 OWN = ".recollect"
@@ -39,12 +43,16 @@ _MOST_PARTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """What a path says: a user's folder, empty for the root, the folder of a conversation, and what lies there."""
+    """What a path says: a user's folder, empty for the root, the folder of a conversation, and what lies there.
+
+    The file of a model has a `key`: the path by which the model knows it.
+    """
 
     base: str
     conversation: str
     role: str
     is_tombstone: bool
+    key: str = ""
 
 
 def base_of(user: str, root_user: str) -> str:
@@ -87,6 +95,8 @@ def is_shown(record: MemoryRecord) -> bool:
 
 def path_of(record: MemoryRecord, base: str) -> str:
     """Where its file lies unless a person put it elsewhere."""
+    if lies_under_its_path(record):
+        return base + place_of(record)
     role = role_of(record)
     name = f"{safe_time(record.created_at.isoformat())}__{safe_name(record.id)}"
     if role == SUMMARY:
@@ -126,6 +136,8 @@ def spot_of(path: str) -> Spot | None:
     if parts[:1] == [USERS]:
         base = f"{USERS}/{parts[1]}/" if len(parts) > 2 else ""
         parts = parts[2:] if base else []
+    if parts and (key := key_at("/".join(parts))):
+        return Spot(base, EVERYWHERE, MEMORY, is_tombstone=False, key=key)
     if parts[:1] != [ENTRIES] or not is_of_interest(parts[-1]) or any(part.startswith(".") for part in parts):
         return None
     is_tombstone = parts[1:2] == [DELETED]

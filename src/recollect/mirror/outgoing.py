@@ -23,12 +23,14 @@ from recollect.mirror.layout import (
     is_gone,
     is_shown,
     path_of,
+    spot_of,
     tombstone_of,
 )
 from recollect.mirror.names import safe_name
+from recollect.mirror.notebook import checked_key, lies_under_its_path, place_apart
 from recollect.mirror.page import write_page
 from recollect.mirror.state import Bad, Followed, Row, State
-from recollect.model.memory import MemoryRecord, Status
+from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -85,6 +87,14 @@ class Writer:
 
     def put(self, user: str, records: Iterable[MemoryRecord], *, again: bool = False) -> Put:
         """Bring the files of a user's memories to what the ledger says; with `again`, also where nothing changed."""
+        records = list(records)
+        done = Put()
+        # What goes makes room first: a new file may have the path of one that was deleted.
+        for group in ([each for each in records if is_gone(each)], [each for each in records if not is_gone(each)]):
+            done.add(self._put(user, group, again=again) if group else Put())
+        return done
+
+    def _put(self, user: str, records: Iterable[MemoryRecord], *, again: bool) -> Put:
         done = Put()
         steps = [step for record in records if (step := self._step(user, record, done, again=again)) is not None]
         self._intend(user, steps)
@@ -142,12 +152,15 @@ class Writer:
 
     def _path(self, user: str, record: MemoryRecord, row: Row | None) -> str:
         base, gone = base_of(user, self._root_user), is_gone(record)
-        if row is not None and row.is_gone == gone:
+        if row is not None and row.is_gone == gone and not _is_renamed(record, row):
             return row.path
-        path = tombstone_of(row.path) if row is not None and gone else path_of(record, base)
+        is_file = record.category is Category.FILE
+        path = tombstone_of(row.path) if row is not None and gone and not is_file else path_of(record, base)
         holder = self._state.at(path)
         if holder is None or (holder.user, holder.id) == (user, record.id):
             return path
+        if lies_under_its_path(record):
+            return place_apart(path, digest_of(record.id.encode()))
         return f"{path.removesuffix(ENDING)}~{digest_of(record.id.encode())[:16]}{ENDING}"
 
     def _intend(self, user: str, steps: Sequence[_Step]) -> None:
@@ -259,6 +272,14 @@ async def follow_anew(
         position = newest[0].id if newest else 0
         await asyncio.to_thread(state.follow, user, Followed(position, revision.number, revision.epoch))
     return done
+
+
+def _is_renamed(record: MemoryRecord, row: Row) -> bool:
+    """Whether a model gave its file another path than the one it lies at."""
+    spot = spot_of(row.path)
+    if spot is None or not spot.key:
+        return False
+    return not lies_under_its_path(record) or checked_key(spot.key) != record.key
 
 
 def unwritten(path: str, user: str, id: str) -> Row:

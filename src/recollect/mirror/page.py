@@ -23,6 +23,7 @@ from recollect.mirror.layout import (
     role_of,
     scope_of,
 )
+from recollect.mirror.notebook import USUAL, checked_key
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Scope
 from recollect.model.text import checked_id
@@ -143,6 +144,8 @@ def read_page(text: str, spot: Spot, *, user: str, conversation: str, at: dateti
     """
     said, body = split(text)
     said = {name: _typed(name, value) for name, value in said.items() if value is not None}
+    if spot.key:
+        said = {**USUAL, **said, "key": checked_key(spot.key)}
     if said.get("user_id", user) != user:
         raise InvalidInput("it names another user than the one whose folder it is in")
     role = said.get("role", spot.role)

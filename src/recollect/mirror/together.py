@@ -18,7 +18,8 @@ from recollect.mirror.adding import Desk, Taken
 from recollect.mirror.folder import Folder
 from recollect.mirror.git import Git
 from recollect.mirror.incoming import Reader
-from recollect.mirror.layout import CONFLICTS, ENTRIES, SNAPSHOT, USERS, base_of, spot_of
+from recollect.mirror.layout import CONFLICTS, ENTRIES, SNAPSHOT, STARTS, base_of, spot_of
+from recollect.mirror.notebook import MEMORIES
 from recollect.mirror.outgoing import Put, Writer, follow, follow_anew
 from recollect.mirror.snapshot import MOST_AT_ONCE, write_snapshot
 from recollect.mirror.state import Followed, Row, State
@@ -121,7 +122,7 @@ class Together:
     def _scan(self) -> dict[str, str]:
         found = {}
         self.folder.sweep()
-        for start in (ENTRIES, USERS, CONFLICTS):
+        for start in (*STARTS, CONFLICTS):
             for path, stamp in self.folder.scan(start, sweep=True):
                 if spot_of(path) is not None:
                     found[path] = stamp.text if stamp else ""
@@ -129,13 +130,15 @@ class Together:
 
     def _find_lost(self) -> None:
         """Where a whole folder of entries is gone, nobody deleted each of them: it is written anew."""
-        for user in self.state.users():
-            base = base_of(user, self._root_user)
-            rows = self.state.of(user)
-            if any(row.stamp for row in rows) and not (self.folder.root / base / ENTRIES).is_dir():
-                _log.warning("mirror: %s%s is gone; its files are written anew", base, ENTRIES)
+        places = [
+            base_of(user, self._root_user) + name for user in self.state.users() for name in (ENTRIES, MEMORIES)
+        ]
+        for place in places:
+            rows = self.state.below(place)
+            if any(row.stamp for row in rows) and not (self.folder.root / place).is_dir():
+                _log.warning("mirror: %s is gone; its files are written anew", place)
                 self.state.drop(rows)
-                self.state.unfollow(user)
+                self.state.unfollow(rows[0].user)
 
     async def _look_back(self, user: str, done: Synced) -> set[str]:
         """Let go of what was erased since; of a ledger that was put back to an earlier state, the files to read."""
@@ -275,7 +278,7 @@ class Together:
                 paths |= {bad.path} if self.folder.remove(bad.path) else set()
                 self.state.unset_bad(bad.path)
         if everything:
-            for name in (ENTRIES, CONFLICTS) if not base else ("",):
+            for name in (ENTRIES, MEMORIES, CONFLICTS) if not base else ("",):
                 shutil.rmtree(self.folder.root / base / name, ignore_errors=True)
             (self.folder.root / ENTRIES).mkdir(exist_ok=True)
             self.folder.remove(base + SNAPSHOT)
@@ -287,7 +290,8 @@ class Together:
         self.folder.sync()
         counts = {"files": len(paths)}
         if self.git is not None and (gone or everything):
-            below = ([base] if base else [f"{ENTRIES}/", f"{CONFLICTS}/"]) if everything else []
+            folders = [base] if base else [f"{name}/" for name in (ENTRIES, MEMORIES, CONFLICTS)]
+            below = folders if everything else []
             counts["commits"] = self.git.forget(ids, {*paths, *(row.path for row in gone)}, below=below)
         # Last of all: whatever breaks off before is done again.
         self.state.drop(gone)

@@ -12,7 +12,7 @@ from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.mirror.decide import Seen
 from recollect.mirror.folder import Folder
-from recollect.mirror.layout import ENTRIES, USERS, is_gone, is_shown, spot_of
+from recollect.mirror.layout import STARTS, is_gone, is_shown, spot_of
 from recollect.mirror.outgoing import digest_of
 from recollect.mirror.page import page_of, read_page
 from recollect.mirror.whose import Owners
@@ -53,7 +53,7 @@ def _read(
     progress: Callable[[int], None],
 ) -> int:
     count = 0
-    for start in (ENTRIES, USERS):
+    for start in STARTS:
         for path, _ in folder.scan(start):
             if spot_of(path) is None:
                 continue

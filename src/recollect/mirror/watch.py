@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from recollect.mirror.layout import CONFLICTS, ENTRIES, USERS, is_of_interest
+from recollect.mirror.layout import CONFLICTS, STARTS, is_of_interest, spot_of
 
 _log = logging.getLogger("recollect")
 # A burst is waited for this long at most, and is over after a pause of a step.
@@ -17,7 +17,7 @@ _DEBOUNCE_MS = 400
 _STEP_MS = 50
 _POLL_MS = 1000
 _STOP_MS = 200
-_WATCHED = (ENTRIES, USERS, CONFLICTS)
+_WATCHED = (*STARTS, CONFLICTS)
 
 
 class Watch:
@@ -79,4 +79,4 @@ def _is_watched(path: str) -> bool:
     if parts[0] not in _WATCHED or any(part.startswith(".") for part in parts):
         return False
     # What has an ending is a file, and only some are memories; what has none may be a folder.
-    return is_of_interest(parts[-1]) or "." not in parts[-1]
+    return is_of_interest(parts[-1]) or "." not in parts[-1] or spot_of(path) is not None

@@ -19,7 +19,7 @@ from recollect.testing.scripted_llm import ScriptedLLM
 
 _WORD = re.compile(r"\w+")
 # Longer than any machine needs, so that only what never happens fails.
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class ModelServer(ScriptedLLM):

@@ -234,13 +234,13 @@ def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytes
     words |= {"export": [str(cli.home / "all.jsonl")], "import": ["-"], "config": ["show"], "doctor": ["--mend"]}
     words |= {name: [id] for name in ("show", "history", "forget", "restore")}
     words |= {"erase": ["--memory", cli.add("Likes gin"), "--yes"], "worker": ["--once"], "upkeep": ["--dry-run"]}
-    words["keys"] = ["add", "--user", "alex"]
+    words |= {"keys": ["add", "--user", "alex"], "index": ["status"]}
     words["backup"] = ["make", str(cli.home / "all.backup")]
     words["end-run"] = ["Deploy the shop", "--session", "monday"]
     words["serve"] = ["--port", "0"]
     words["eval"] = ["recipe", str(Path(__file__).parent.parent / "examples" / "06_recipe.yaml")]
-    # One talks, the other asks a model; their own tests read what they answer.
-    for name in COMMANDS.keys() - {"chat", "agent"}:
+    # They take a person, a model, a folder or a PostgreSQL; their own tests read what they answer.
+    for name in COMMANDS.keys() - {"chat", "agent", "mirror", "partition"}:
         assert isinstance(cli.json(name, *words.get(name, []), input=""), dict)
 
 

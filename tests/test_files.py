@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recollect import AsyncMemory
-from recollect.errors import InvalidInput, ToolFailed
+from recollect.errors import InvalidInput, TooFast, ToolFailed
 from recollect.files import files as limits
 from recollect.files.commands import run
 from recollect.files.files import Files
@@ -18,6 +18,7 @@ from recollect.files.paths import MOST_NAME_BYTES, read_path
 from recollect.model.change import Actor, By
 from recollect.model.scope import Scope
 from recollect.settings import Settings
+from recollect.shared.buckets import Buckets
 
 ANN = Scope("ann")
 BY = By("test")
@@ -118,6 +119,15 @@ async def test_too_many_files_are_refused(files: Files, monkeypatch: pytest.Monk
     with pytest.raises(ToolFailed, match="3 files already"):
         await files.create(ANN, "/memories/4", "x", by=BY)
     await files.create(Scope("bob"), "/memories/4", "x", by=BY)
+
+
+async def test_writing_has_the_pace_of_all_writes_and_deleting_has_none(memory: AsyncMemory, files: Files) -> None:
+    (await memory._open()).writes = Buckets(2, what="test")
+    await files.create(ANN, NOTES, "one", by=BY)
+    await files.insert(ANN, NOTES, 0, "two", by=BY)
+    with pytest.raises(TooFast):
+        await files.create(ANN, "/memories/more.md", "three", by=BY)
+    await files.delete(ANN, NOTES, by=BY)
 
 
 async def test_of_many_that_create_a_file_at_once_one_does(files: Files) -> None:

@@ -63,6 +63,7 @@ class Files:
         if place == ROOT or await self._below(scope, place, most=1):
             raise ToolFailed(f"File {path} already exists")
         await self._check_room(scope, place, said=path)
+        await self._check_pace(scope)
         record, secrets = self._redacting.record(record)
         if record.key != place:
             raise ToolFailed(f"Path {path} holds a secret ({', '.join(secrets)}); choose another")
@@ -131,6 +132,7 @@ class Files:
             await self._apply(scope, [update], by=by)
             return text_of(replace(record, **clean)), secrets
 
+        await self._check_pace(scope)
         return await _again(write)
 
     async def _move(self, scope: Scope, old: tuple[str, str], new: tuple[str, str], *, by: By) -> None:
@@ -158,9 +160,12 @@ class Files:
             raise ToolFailed(f"The destination {wanted} already exists") from None
 
     async def _apply(self, scope: Scope, changes: Sequence[Change], *, by: By) -> None:
-        if self._pace is not None:
-            await self._pace(scope.user, len(changes))
         await self._ledger.apply(scope, changes, by=self._redacting.by(by))
+
+    async def _check_pace(self, scope: Scope) -> None:
+        """Raise a TooFast if more is written than may be; what takes away or moves is not counted."""
+        if self._pace is not None:
+            await self._pace(scope.user, 1)
 
     # Finding
 

@@ -133,7 +133,7 @@ def test_every_answer_and_every_error_has_an_example_that_is_one(described: dict
 
 def test_words_that_are_listed_are_those_there_are(described: dict[str, Any]) -> None:
     shapes = described["components"]["schemas"]
-    assert set(shapes["NewOne"]["properties"]["category"]["enum"]) == set(Category) - {Category.TURN}
+    assert set(shapes["NewOne"]["properties"]["category"]["enum"]) == set(Category) - {Category.TURN, Category.FILE}
     assert set(shapes["Changed"]["properties"]["event"]["enum"]) == {*Verb, "none"}
     assert set(shapes["EntryTold"]["properties"]["verb"]["enum"]) == set(Verb)
     modes = shapes["Said"]["properties"]["mode"]["anyOf"][0]["enum"]

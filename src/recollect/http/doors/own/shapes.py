@@ -177,7 +177,7 @@ class MemoryFields(Given):
             "fact", "preference", "insight", "identity", "constraint", "instruction", "event", "summary", "episode",
             "lesson",
         ],
-        Field(description="Turns come in by remember."),
+        Field(description="Turns come in by remember, files by the tool that models write them with."),
     ] = unsaid()  # fmt: skip
     key: Annotated[Id, Field(description="Makes it a fact that has one value at a time.")] | None = None
     value: Text | None = None

@@ -101,7 +101,7 @@ async def main(names: Sequence[str]) -> None:
         server = MilvusServer() if name == "milvus-server" else ChromaServer() if name == "chroma-server" else None
         if server is not None:
             server.start()
-        address = server.url if server is not None else str(folder / name)
+        address = server.url if server is not None else str(folder / f"{name}.db")
         engine: FedEngine = (
             MilvusEngine(MilvusOptions(address=address, timeout_s=60), embedder.model)
             if name.startswith("milvus")

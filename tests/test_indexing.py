@@ -14,6 +14,7 @@ from recollect.http.app import make_app
 from recollect.index.engine import user_mark
 from recollect.index.engine_index import EngineIndex
 from recollect.index.exact import ExactIndex
+from recollect.index.milvus import MilvusOptions
 from recollect.indexing import open_index
 from recollect.ledger.memory import open_memory
 from recollect.model.change import By
@@ -125,3 +126,23 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for wrong in ({"milvus_collection": "a b"}, {"milvus_collection": "x;drop"}, {"chroma_collection": "ab"}):
         with pytest.raises(InvalidSettings):
             settings_of(tmp_path, **wrong)
+
+
+@pytest.mark.parametrize("address", ["milvus", "somewhere/else", "milvus.example.org", "x:y"])
+async def test_an_address_that_is_neither_a_file_nor_a_server_is_refused(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InvalidSettings, match="milvus_address"):
+        open_index(settings_of(tmp_path, milvus_address=address), await open_memory(MODEL), MODEL)
+
+
+@pytest.mark.parametrize(
+    ("address", "uri"),
+    [
+        ("milvus:19530", "http://milvus:19530"),
+        ("http://10.0.0.1:19530", "http://10.0.0.1:19530"),
+        ("https://in01.example.org", "https://in01.example.org"),
+        ("/data/milvus.db", "/data/milvus.db"),
+    ],
+)
+def test_a_server_is_told_from_a_file(address: str, uri: str) -> None:
+    options = MilvusOptions(address=address)
+    assert (options.uri, options.is_lite) == (uri, uri.endswith(".db"))

@@ -72,7 +72,14 @@ def open_engine(settings: Settings, model: EmbeddingModel) -> FedEngine:
 
 
 def _milvus_address(settings: Settings) -> str:
-    return settings.milvus_address or str(settings.home.expanduser() / MILVUS_FILE)
+    from recollect.index.milvus import MilvusOptions
+
+    address = settings.milvus_address or str(settings.home.expanduser() / MILVUS_FILE)
+    if MilvusOptions(address=address).is_lite and not address.endswith(".db"):
+        raise InvalidSettings(
+            f"milvus_address: a file ends with .db, and {address!r} is no host:port or address either"
+        )
+    return address
 
 
 def _chroma_address(settings: Settings) -> str:

@@ -33,7 +33,7 @@ _NONE = "It is made from the ledger whenever it is needed: there is nothing to {
 
 @click.group()
 def index() -> None:
-    """Look after the vector database, where there is one."""
+    """Compare the vector database with the ledger, or fill it anew."""
 
 
 @dataclass(frozen=True, slots=True)

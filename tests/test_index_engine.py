@@ -78,8 +78,13 @@ class TestEngineThatIsAway(TestEngineIndex):
     async def settled(self, index: Index) -> None:
         pass
 
-    @pytest.mark.skip(reason="an engine that is away is not reached; what becomes of that is told below")
-    async def test_what_was_erased_is_nowhere_any_more(self) -> None: ...
+    async def test_what_was_erased_is_nowhere_any_more(self, ledger: Ledger, index: Index) -> None:
+        records = await fill(ledger, ANN, 20, seed=1)
+        await ledger.erase(ANN, Erase(Target.MEMORY, records[3].id), by=BY)
+        # It is not reached; what becomes of that is told below.
+        assert not (await index.forget("ann")).reached
+        found = await self.ids(ledger, index, ANN, unit_vectors(20, seed=1)[3], limit=30)
+        assert set(found) == {record.id for record in records} - {records[3].id}
 
 
 @pytest.fixture

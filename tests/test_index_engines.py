@@ -248,7 +248,7 @@ async def test_a_change_is_never_missed_while_a_milvus_server_shows_it_late(ledg
 
 
 # So many of the ten nearest that comparing with every vector finds, every engine finds, on average over questions.
-LEAST_SHARED = 0.97
+LEAST_SHARED = 0.95
 
 
 @pytest.mark.engines

@@ -76,9 +76,7 @@ def _milvus_address(settings: Settings) -> str:
 
     address = settings.milvus_address or str(settings.home.expanduser() / MILVUS_FILE)
     if MilvusOptions(address=address).is_lite and not address.endswith(".db"):
-        raise InvalidSettings(
-            f"milvus_address: a file ends with .db, and {address!r} is no host:port or address either"
-        )
+        raise InvalidSettings(f"milvus_address: {address!r} is no file.db, no host:port and no http:// address")
     return address
 
 

@@ -62,6 +62,8 @@ class Mirror:
         self._gone_since: dict[str, float] = {}
         self._uncommitted: list[Synced] = []
         self._unsnapped: set[str] = set()
+        # Whether there are too many files to write a snapshot with each change.
+        self._is_large = False
         self._rounds: list[str] = []
 
     @property
@@ -92,7 +94,7 @@ class Mirror:
         """Bring files and ledger together once; a StoreBusy if another process mirrors the folder."""
         async with self._held() as together:
             done = await together.start(progress)
-            await asyncio.to_thread(together.write_snapshots, done.users)
+            await asyncio.to_thread(together.write_snapshots, done.users, set(done.changed))
             await self._commit(together, done)
             return done
 
@@ -295,9 +297,10 @@ class Mirror:
             await asyncio.to_thread(together.git.commit, done.changed, message_of(done))
 
     async def _snap(self, together: Together, *, is_last: bool) -> None:
-        if not self._unsnapped:
+        if not self._unsnapped or (self._is_large and not is_last):
             return
         size = (await asyncio.to_thread(together.state.count))["memories"]
+        self._is_large = size > MOST_AT_ONCE
         if size <= (_MOST_AT_THE_END if is_last else MOST_AT_ONCE):
             users, self._unsnapped = self._unsnapped, set()
             await asyncio.to_thread(together.write_snapshots, users)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from recollect.errors import InvalidInput
@@ -21,16 +21,28 @@ MOST_AT_ONCE = 2_000
 _META = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
 
 
-def write_snapshot(user: str, base: str, *, folder: Folder, state: State) -> None:
-    """Write the snapshot of a user's folder."""
+def write_snapshot(user: str, base: str, *, folder: Folder, state: State, changed: Collection[str] = ()) -> None:
+    """Write the snapshot of a user's folder; where only some paths changed, the rest is taken from the last one."""
     path = base + SNAPSHOT
-    rows = [row.path for row in state.of(user) if row.stamp and not row.is_gone]
+    rows = {row.path for row in state.of(user) if row.stamp and not row.is_gone}
     if not rows:
         folder.remove(path)
         return
-    lines = [json.dumps(each, ensure_ascii=False) for each in _read(sorted(rows), folder)]
+    before = _last(path, folder) if changed else {}
+    kept = {each: line for each, line in before.items() if each in rows and each not in changed}
+    read = {os.path.relpath(each["path"], folder.root): each for each in _read(sorted(rows - kept.keys()), folder)}
+    lines = [json.dumps(each, ensure_ascii=False) for each in {**kept, **read}.values()]
     folder.write(path, ("[\n" + ",\n".join(lines) + "\n]\n").encode(), seen=folder.stamp(path))
     folder.sync()
+
+
+def _last(path: str, folder: Folder) -> dict[str, Any]:
+    """The lines of the last snapshot by their paths; none of one that cannot be read."""
+    try:
+        lines = json.loads((folder.root / path).read_bytes())
+        return {os.path.relpath(each["path"], folder.root): each for each in lines}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
 
 
 def _read(paths: list[str], folder: Folder) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -306,10 +306,11 @@ class Together:
             return False
         return any(id in text for id in ids)
 
-    def write_snapshots(self, users: Iterable[str]) -> None:
-        """Write `memory_index.json` of users anew."""
+    def write_snapshots(self, users: Iterable[str], changed: Collection[str] = ()) -> None:
+        """Write `memory_index.json` of users anew; where only some paths changed, those."""
         for user in users:
-            write_snapshot(user, base_of(user, self._root_user), folder=self.folder, state=self.state)
+            base = base_of(user, self._root_user)
+            write_snapshot(user, base, folder=self.folder, state=self.state, changed=changed)
 
     def close(self) -> None:
         """Let go of what is open."""

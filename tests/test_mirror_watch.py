@@ -130,6 +130,16 @@ async def test_a_folder_that_is_dropped_in_is_read(tmp_path: Path) -> None:
         await until(all_there)
 
 
+async def test_a_folder_of_entries_that_goes_as_a_whole_is_written_anew(tmp_path: Path) -> None:
+    async with watched(tmp_path) as mirror:
+        for n in range(5):
+            await mirror.add(f"fact number {n}")
+        await until(lambda: len(mirror.files()) == 5)
+        await asyncio.to_thread(shutil.rmtree, tmp_path / "entries")
+        await until(lambda: len(mirror.files()) == 5)
+        assert len(await mirror.words()) == 5
+
+
 async def test_what_is_written_elsewhere_becomes_a_file(tmp_path: Path) -> None:
     async with watched(tmp_path) as mirror, kept(tmp_path) as other:
         await other.add("The bike is red")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from recollect.errors import StoreUnavailable
 from recollect.ledger.protocol import Ledger, Revision
 from recollect.mirror.adding import Desk, Taken
 from recollect.mirror.folder import Folder
@@ -24,7 +25,7 @@ from recollect.mirror.outgoing import Put, Writer, follow, follow_anew
 from recollect.mirror.snapshot import MOST_AT_ONCE, write_snapshot
 from recollect.mirror.state import Followed, Row, State
 from recollect.mirror.whose import Owners
-from recollect.model.erase import Cleared
+from recollect.model.erase import Cleared, Target, user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service import Service
@@ -139,6 +140,7 @@ class Together:
                 _log.warning("mirror: %s is gone; its files are written anew", place)
                 self.state.drop(rows)
                 self.state.unfollow(rows[0].user)
+                self._followed.pop(rows[0].user, None)
 
     async def _look_back(self, user: str, done: Synced) -> set[str]:
         """Let go of what was erased since; of a ledger that was put back to an earlier state, the files to read."""
@@ -169,6 +171,7 @@ class Together:
     async def look(self, paths: Iterable[str]) -> Synced:
         """Take in what was done to files; paths of folders stand for all that is or was below them."""
         done = Synced()
+        await asyncio.to_thread(self._find_lost)
         changed, missing = await asyncio.to_thread(self._sort_out, set(paths))
         await self._take(changed, missing, done, lambda count: None)
         return done
@@ -220,6 +223,8 @@ class Together:
             for _ in range(_ROUNDS):
                 followed = await asyncio.to_thread(self.state.followed, user)
                 if _is_behind(followed, revision):
+                    if await self._know_ledger():
+                        raise StoreUnavailable("the ledger is another one than before: all files are compared anew")
                     await self.let_go(user)
                     followed = await asyncio.to_thread(self.state.followed, user)
                 if not revision.number:
@@ -253,7 +258,7 @@ class Together:
             ids = [row.id for row in rows[start : start + _PAGE]]
             there |= {record.id for record in await self._ledger.get(Scope(user), ids)}
         gone = [row for row in rows if row.id not in there]
-        everything = revision.number == 0 and not there
+        everything = revision.number == 0 and not there and await self._was_erased(user)
         counts = await asyncio.to_thread(self._remove, user, gone, everything=everything)
         followed = await asyncio.to_thread(self.state.followed, user)
         if everything:
@@ -263,6 +268,12 @@ class Together:
             await asyncio.to_thread(self.state.follow, user, seen)
         await asyncio.to_thread(self.state.scrub)
         return Cleared("mirror", counts)
+
+    async def _was_erased(self, user: str) -> bool:
+        """Whether all of a user was erased; a ledger that merely lost them gets them back from the files."""
+        digest = user_digest(user)
+        erasures = await self._ledger.erasures()
+        return any(each.target is Target.USER and each.user == digest for each in erasures)
 
     def _remove(self, user: str, gone: Sequence[Row], *, everything: bool) -> dict[str, int]:
         base = base_of(user, self._root_user)

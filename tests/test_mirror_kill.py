@@ -11,7 +11,7 @@ from mirror_kills import check, kill_once
 
 async def test_after_a_kill_files_and_ledger_come_together(tmp_path: Path) -> None:
     chance, edits = random.Random(7), dict[str, str]()
-    for _ in range(3):
+    for _ in range(2):
         await asyncio.to_thread(kill_once, tmp_path, chance, edits)
     assert edits
     assert await check(tmp_path, edits) < 60

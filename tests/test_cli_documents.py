@@ -130,4 +130,8 @@ def test_the_page_prints_what_its_commands_print(cli: Cli) -> None:
     for command, printed in examples(PAGE):
         shown = cli.typed(command, id=id)
         id = id or ID.findall(shown)[0]
-        assert stable(shown, cli.home) == stable(printed, cli.home), command
+        shown, told = stable(shown, cli.home), stable(printed, cli.home)
+        if command.startswith("recollect jobs"):
+            # What is said and what is to be done now and then are queued at the same moment, by two hands.
+            shown, told = ("\n".join(sorted(each.splitlines())) for each in (shown, told))
+        assert shown == told, command

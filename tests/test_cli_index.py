@@ -76,6 +76,6 @@ def test_memories_are_found_the_same_by_an_engine(milvus: Cli) -> None:
         assert answer in str(milvus.json("search", question, "--user", "ann")["results"][0])
 
 
-def test_a_version_without_that_engine_says_so(cli: Cli) -> None:
+def test_pgvector_is_refused_where_the_ledger_is_a_file(cli: Cli) -> None:
     (cli.home / "config.toml").write_text('index = "pgvector"\n')
     assert "pgvector" in cli.error("index", "status", code=2)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mirror_samples import BY, HOME, body, kept, lose_ledger, said
 
-from recollect.errors import InvalidSettings, StoreBusy
+from recollect.errors import InvalidSettings, ModelUnavailable, StoreBusy
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
 
@@ -269,6 +269,27 @@ async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Pat
         ]
         assert await mirror.service.users() == ["default", "team/a"]
         assert not (await mirror.sync()).written
+
+
+async def test_building_a_ledger_anew_goes_on_where_it_was_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with kept(tmp_path) as mirror:
+        for n in range(3):
+            await mirror.add(f"fact number {n}")
+        await mirror.sync()
+    lose_ledger(tmp_path)
+    async with kept(tmp_path) as mirror:
+        with monkeypatch.context() as broken:
+
+            async def away(*_: object, **__: object) -> None:
+                raise ModelUnavailable("the embedder is away")
+
+            broken.setattr(mirror.service, "import_records", away)
+            await mirror.sync()
+        assert not await mirror.words()
+        await mirror.sync()
+        assert len(await mirror.words()) == len(mirror.files()) == 3
 
 
 async def test_a_ledger_put_back_to_an_earlier_day_learns_from_the_folder_what_came_after(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from recollect.mirror.hold import STATE, Hold, own_folder
 from recollect.mirror.messages import message_of
 from recollect.mirror.snapshot import MOST_AT_ONCE
 from recollect.mirror.state import Followed, State
-from recollect.mirror.together import Progress, Synced, Together
+from recollect.mirror.together import AnotherLedger, Progress, Synced, Together
 from recollect.mirror.watch import Watch
 from recollect.model.erase import Cleared
 from recollect.service import Service
@@ -227,11 +227,14 @@ class Mirror:
             is_last = self._stop.is_set()
             try:
                 async with self._busy:
-                    await self._round(together, is_last=is_last)
                     if monotonic() - scanned_at > max(_RESCAN_S, took_s / _RESCAN_SHARE):
                         begun = monotonic()
                         self._note(await together.start(self._go_on_unless_stopped))
                         scanned_at, took_s = monotonic(), monotonic() - begun
+                    await self._round(together, is_last=is_last)
+            except AnotherLedger as error:
+                _log.warning("mirror: %s", error)
+                scanned_at, took_s = float("-inf"), 0.0
             except (RecollectError, OSError) as error:
                 _log.error("mirror: %s", error)
                 await asyncio.sleep(0 if is_last else _PAUSE_S)

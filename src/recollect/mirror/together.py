@@ -38,6 +38,10 @@ _ROUNDS = 3
 Progress = Callable[[int], None]
 
 
+class AnotherLedger(StoreUnavailable):
+    """The ledger is not the one whose mirror this is."""
+
+
 @dataclass(slots=True)
 class Synced:
     """What was done on both sides."""
@@ -86,7 +90,10 @@ class Together:
         """Compare all of it, and bring it together."""
         done = Synced(is_whole=True)
         self._followed.clear()
-        is_new = await self._know_ledger()
+        mark = await self._mark()
+        is_new = not await self._is_known(mark)
+        if is_new:
+            await asyncio.to_thread(self.state.begin_anew)
         found = await asyncio.to_thread(self._scan)
         await asyncio.to_thread(self._find_lost)
         stamps = await asyncio.to_thread(self.state.stamps)
@@ -94,6 +101,9 @@ class Together:
         for user in [] if is_new else await self._users():
             changed |= await self._look_back(user, done)
         await self._take(sorted(changed), await self._missing(stamps.keys() - found.keys()), done, progress)
+        if is_new and not done.taken.again:
+            # Only now: whatever breaks off before is done again.
+            await asyncio.to_thread(self.state.set_meta, "ledger", mark)
         users = await self._users()
         await self.follow(users, done, progress)
         for user in users:
@@ -107,18 +117,17 @@ class Together:
         records = await self._ledger.get(Scope(user), [row.id for row in rows[:_PAGE]]) if rows else []
         return await asyncio.to_thread(self.writer.put, user, records)
 
-    async def _know_ledger(self) -> bool:
-        """Whether this ledger is another than the one that was last mirrored here, and so knows nothing of it."""
+    async def _mark(self) -> str:
+        """What this ledger is known by."""
         moments = await self._ledger.moments()
         if _MARK not in moments:
             await self._ledger.note_moments({_MARK: now()})
             moments = await self._ledger.moments()
-        mark = moments[_MARK].isoformat()
-        if await asyncio.to_thread(self.state.meta, "ledger") == mark:
-            return False
-        await asyncio.to_thread(self.state.begin_anew)
-        await asyncio.to_thread(self.state.set_meta, "ledger", mark)
-        return True
+        return moments[_MARK].isoformat()
+
+    async def _is_known(self, mark: str) -> bool:
+        """Whether all files were read into this ledger; another one, or one that is new, knows nothing of them."""
+        return await asyncio.to_thread(self.state.meta, "ledger") == mark
 
     def _scan(self) -> dict[str, str]:
         found = {}
@@ -207,8 +216,10 @@ class Together:
             progress(read)
         if missing:
             done.taken.add(await self._reader.take([], missing=missing))
-        again, done.taken.again = set(done.taken.again), []
+        again = set(done.taken.again)
+        # What failed as a whole is left for later.
         if again and again != set(paths):
+            done.taken.again = []
             changed, gone = await asyncio.to_thread(self._sort_out, again)
             done.taken.add(await self._reader.take(changed, missing=gone))
 
@@ -223,8 +234,8 @@ class Together:
             for _ in range(_ROUNDS):
                 followed = await asyncio.to_thread(self.state.followed, user)
                 if _is_behind(followed, revision):
-                    if await self._know_ledger():
-                        raise StoreUnavailable("the ledger is another one than before: all files are compared anew")
+                    if not await self._is_known(await self._mark()):
+                        raise AnotherLedger("the ledger is another one than before: all files are compared anew")
                     await self.let_go(user)
                     followed = await asyncio.to_thread(self.state.followed, user)
                 if not revision.number:

@@ -75,6 +75,17 @@ async def test_an_edit_of_the_front_matter_is_an_update(tmp_path: Path) -> None:
         assert record.metadata == {"mood": "calm"}
 
 
+async def test_a_file_that_loses_its_front_matter_is_still_that_memory(tmp_path: Path) -> None:
+    async with kept(tmp_path) as mirror:
+        fact = await mirror.add("The bike is red")
+        await mirror.sync()
+        path = mirror.file("red")
+        path.write_text("The bike is green")
+        await mirror.sync()
+        assert await mirror.words() == {"The bike is green"}
+        assert (said(path)["id"], len(mirror.files())) == (fact.id, 1)
+
+
 async def test_a_file_that_is_deleted_is_forgotten_and_lies_with_the_tombstones(tmp_path: Path) -> None:
     async with kept(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")

@@ -64,9 +64,9 @@ class Desk:
     service: Service
     ledger: Ledger
 
-    async def leave_aside(self, path: str, reason: str, taken: Taken) -> None:
+    async def leave_aside(self, seen: Seen, reason: str, taken: Taken) -> None:
         """Note that a file cannot be used."""
-        await asyncio.to_thread(leave_aside, path, reason, folder=self.folder, state=self.state)
+        await asyncio.to_thread(leave_aside, seen.path, reason, stamp=seen.stamp, state=self.state)
         taken.bad += 1
 
     async def write(self, user: str, records: Sequence[MemoryRecord], taken: Taken, *, again: bool = False) -> None:
@@ -92,7 +92,7 @@ async def add(user: str, new: Sequence[tuple[Seen, bool]], taken: Taken, *, desk
         try:
             record = read_line(line, user=user)
         except InvalidInput as error:
-            await desk.leave_aside(seen.path, str(error), taken)
+            await desk.leave_aside(seen, str(error), taken)
             continue
         files[record.id] = seen
         records.append(record)
@@ -112,7 +112,7 @@ async def _import(
         raise
     except RecollectError as error:
         if len(records) == 1:
-            await desk.leave_aside(files[records[0].id].path, str(error), taken)
+            await desk.leave_aside(files[records[0].id], str(error), taken)
             return
         # One of them keeps the others out: each for itself.
         for record in records:
@@ -122,7 +122,7 @@ async def _import(
     for record in records:
         if record.id not in kept:
             reason = "another memory says the same there, or holds its key"
-            await desk.leave_aside(files[record.id].path, reason, taken)
+            await desk.leave_aside(files[record.id], reason, taken)
     await _know([(files[id], record) for id, record in kept.items()], taken, desk=desk, by=by)
     for scope in {record.scope for record in kept.values()}:
         await desk.service.care.keep_within_quotas(scope)

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from recollect.errors import InvalidInput
-from recollect.mirror.folder import Folder
-from recollect.mirror.outgoing import digest_of
 from recollect.mirror.state import Bad, State
 from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
 
 
-def leave_aside(path: str, reason: str, *, folder: Folder, state: State) -> None:
-    """Note that a file cannot be used, and why; it is looked at again once it changes."""
-    stamp = folder.stamp(path)
-    try:
-        digest = digest_of(folder.read(path)[0])
-    except (InvalidInput, OSError):
-        digest = ""
-    state.set_bad(Bad(path, stamp.text if stamp else "", digest, reason, now().isoformat()))
+def leave_aside(path: str, reason: str, *, stamp: str, state: State) -> None:
+    """Note that a file cannot be used as it stood by its stamp, and why; once it changes it is looked at again."""
+    state.set_bad(Bad(path, stamp, "", reason, now().isoformat()))
     _log.warning("mirror: %s is left aside: %s", path, reason)

@@ -19,7 +19,7 @@ from recollect.mirror.decide import Known, Seen, Step, decide
 from recollect.mirror.erased import Erasures
 from recollect.mirror.layout import SUMMARY, conflict_of, is_gone, role_of
 from recollect.mirror.outgoing import digest_of, unwritten
-from recollect.mirror.page import page_of, read_page, write_page
+from recollect.mirror.page import Page, page_of, read_page, write_page
 from recollect.mirror.state import Kept, Row
 from recollect.mirror.whose import Owners
 from recollect.model.change import Actor, By
@@ -63,12 +63,14 @@ class Reader:
     def _read_all(self, paths: Iterable[str], taken: Taken) -> list[Seen]:
         found = []
         for path in paths:
+            # Before it is read: what is written meanwhile is to be looked at again.
+            stamp = self._folder.stamp(path)
             try:
                 seen = self._read(path)
             except FileNotFoundError:
                 self._state.unset_bad(path)
             except (InvalidInput, NotADirectoryError) as error:
-                leave_aside(path, str(error), folder=self._folder, state=self._state)
+                leave_aside(path, str(error), stamp=stamp.text if stamp else "", state=self._state)
                 taken.bad += 1
             else:
                 found += [seen] if seen is not None else []
@@ -85,6 +87,9 @@ class Reader:
             raise InvalidInput("it is not text in UTF-8") from None
         at = datetime.fromtimestamp(written_s, UTC)
         page = read_page(text, spot, user=user, conversation=spot.conversation, at=at)
+        if page.id is None and (row := self._state.at(path)) is not None and row.user == user and not row.is_gone:
+            # It lost its front matter, and is still the file of that memory.
+            page = Page({**page.line, "id": row.id})
         return Seen(path=path, spot=spot, user=user, page=page, digest=digest_of(data), stamp=stamp.text)
 
     async def _take_user(self, user: str, found: Sequence[Seen], taken: Taken, *, by: By, erasures: Erasures) -> None:
@@ -142,7 +147,7 @@ class Reader:
                 _log.warning("mirror: %s is taken in later: %s", seen.path, error)
                 break
             except (InvalidInput, Conflict, NotFound) as error:
-                await self._desk.leave_aside(seen.path, str(error), taken)
+                await self._desk.leave_aside(seen, str(error), taken)
                 return
         taken.again.append(seen.path)
 

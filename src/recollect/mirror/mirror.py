@@ -60,7 +60,7 @@ class Mirror:
         self._touched: set[str] = set()
         # Files that were there and are not, and since when.
         self._gone_since: dict[str, float] = {}
-        self._uncommitted: list[Synced] = []
+        self._uncommitted: Synced | None = None
         self._unsnapped: set[str] = set()
         # Whether there are too many files to write a snapshot with each change.
         self._is_large = False
@@ -259,9 +259,9 @@ class Mirror:
             self._touched |= touched
             self._heard |= heard
             raise
-        pending, self._uncommitted = self._uncommitted, []
-        for each in pending:
-            await self._commit(together, each)
+        if self._uncommitted is not None:
+            await self._commit(together, self._uncommitted)
+            self._uncommitted = None
         await self._snap(together, is_last=is_last)
 
     def _due(self, together: Together, touched: Iterable[str]) -> set[str]:
@@ -286,7 +286,8 @@ class Mirror:
 
     def _note(self, done: Synced) -> None:
         if done.changed or done.is_whole:
-            self._uncommitted.append(done)
+            self._uncommitted = self._uncommitted or Synced()
+            self._uncommitted.add(done)
         self._unsnapped |= done.users
 
     async def _commit(self, together: Together, done: Synced) -> None:

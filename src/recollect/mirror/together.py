@@ -53,6 +53,13 @@ class Synced:
     # Whether all files were compared.
     is_whole: bool = False
 
+    def add(self, other: Synced) -> None:
+        """Take in what was done besides."""
+        self.taken.add(other.taken)
+        self.put.add(other.put)
+        self.followed |= other.followed
+        self.is_whole |= other.is_whole
+
     @property
     def users(self) -> set[str]:
         """Whose files are otherwise now."""

@@ -6,31 +6,25 @@
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
-import signal
 import socket
-import subprocess
 import sys
-import tempfile
-import time
 import urllib.error
 import urllib.request
 from functools import cache
 from pathlib import Path
 
-START_S = 120.0
-# Ends the server when our end of the pipe closes, however that comes about; tells its number first.
-_WATCHED = '"$@" & server=$!; echo $server > "$0"; read _; kill -KILL $server; wait $server'
+from recollect.testing.server_process import ServerProcess
 
 
-class ChromaServer:
+class ChromaServer(ServerProcess):
     """One server; what it holds stays in its folder until it is closed."""
 
+    name = "Chroma"
+    start_s = 120.0
+
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="recollect-chroma-"))
-        self._number = self._folder / "number"
-        self._watcher: subprocess.Popen[bytes] | None = None
+        super().__init__()
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
 
@@ -39,45 +33,10 @@ class ChromaServer:
         """Its address."""
         return f"http://127.0.0.1:{self._port}"
 
-    def start(self) -> None:
-        """Start it with what it had, and wait until it answers."""
-        command = [
+    def _command(self) -> list[str]:
+        return [
             _program(), "run", "--path", str(self._folder / "data"), "--host", "127.0.0.1", "--port", str(self._port),
         ]  # fmt: skip
-        with (self._folder / "log").open("ab") as log:
-            self._watcher = subprocess.Popen(
-                ["sh", "-c", _WATCHED, str(self._number), *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        give_up = time.monotonic() + START_S
-        while not self._answers():
-            if self._watcher.poll() is not None or time.monotonic() > give_up:
-                raise RuntimeError(f"Chroma did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        """End it at once."""
-        if self._watcher is not None:
-            assert self._watcher.stdin is not None
-            self._watcher.stdin.close()
-            self._watcher.wait()
-            self._watcher = None
-
-    def freeze(self) -> None:
-        """Make it stand still: connections stay open, nothing answers."""
-        os.kill(int(self._number.read_text()), signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze`."""
-        os.kill(int(self._number.read_text()), signal.SIGCONT)
-
-    def close(self) -> None:
-        """End it and remove its folder."""
-        self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answers(self) -> bool:
         try:

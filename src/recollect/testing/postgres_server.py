@@ -12,8 +12,6 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -22,24 +20,25 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-START_S = 60.0
+from recollect.testing.server_process import ServerProcess
+
 SUPERUSER = "postgres"
 # One that row-level security holds for; it owns its databases.
 PLAIN_ROLE = "recollect"
 _MAKE_ROLE = f"DO $$ BEGIN CREATE ROLE {PLAIN_ROLE} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
 _numbers = count(1)
-# Ends the server when our end of the pipe closes, however that comes about.
-_WATCHED = '"$@" & server=$!; read _; kill -QUIT $server; wait $server'
 
 
-class PostgresServer:
+class PostgresServer(ServerProcess):
     """One server, reached through a socket in its own folder; everyone who can enter the folder is trusted."""
 
+    name = "PostgreSQL"
+    ended_by = "QUIT"
+
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="recollect-pg-"))
+        super().__init__()
         self._data = self._folder / "data"
         self._run_as = _unprivileged()
-        self._watcher: subprocess.Popen[bytes] | None = None
         if self._run_as:
             os.chown(self._folder, self._run_as["user"], self._run_as["group"])
         self._programs = _programs(self._folder)
@@ -48,45 +47,22 @@ class PostgresServer:
             "--no-sync", "--no-instructions",
         )  # fmt: skip
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        command = [
+    def _command(self) -> list[str]:
+        return [
             str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self._folder),
             "-c", "listen_addresses=", "-c", "max_connections=200",
         ]  # fmt: skip
-        with (self._folder / "log").open("ab") as log:
-            self._watcher = subprocess.Popen(
-                ["sh", "-c", _WATCHED, "sh", *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **self._run_as,
-            )
-        give_up = time.monotonic() + START_S
-        while not self._answers():
-            if self._watcher.poll() is not None or time.monotonic() > give_up:
-                raise RuntimeError(f"PostgreSQL did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.02)
 
     def stop(self) -> None:
         """Stop it in order; nothing is lost."""
         self._do("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
-        self._reap()
+        super().stop()
 
     def kill(self) -> None:
         """End every one of its processes at once, as a crash would."""
         self._signal(signal.SIGKILL)
-        self._reap()
+        super().stop()
         (self._data / "postmaster.pid").unlink(missing_ok=True)
-
-    def freeze(self) -> None:
-        """Make it stand still: connections stay open, nothing answers."""
-        self._signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze`."""
-        self._signal(signal.SIGCONT)
 
     def close(self) -> None:
         """End it and remove its folder."""
@@ -155,13 +131,6 @@ class PostgresServer:
                 os.kill(process, number)
             except ProcessLookupError:
                 pass
-
-    def _reap(self) -> None:
-        assert self._watcher is not None
-        assert self._watcher.stdin is not None
-        self._watcher.stdin.close()
-        self._watcher.wait()
-        self._watcher = None
 
 
 def _unprivileged() -> dict[str, Any]:

@@ -6,77 +6,39 @@
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
-import signal
 import socket
-import subprocess
-import tempfile
-import time
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-START_S = 60.0
-# Ends the server when our end of the pipe closes, however that comes about; tells its number first.
-_WATCHED = '"$@" & server=$!; echo $server > "$0"; read _; kill -KILL $server; wait $server'
+from recollect.testing.server_process import ServerProcess
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """One server, reached through a socket in its own folder; nothing of it is kept on disk."""
 
+    name = "Redis"
+
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="recollect-redis-"))
+        super().__init__()
         self._socket = self._folder / "socket"
-        self._number = self._folder / "number"
-        self._watcher: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Its address."""
         return f"unix://{self._socket}"
 
-    def start(self) -> None:
-        """Start it, empty, and wait until it answers."""
-        command = [
+    def _command(self) -> list[str]:
+        return [
             _program(), "--port", "0", "--unixsocket", str(self._socket), "--save", "", "--appendonly", "no",
             "--dir", str(self._folder),
         ]  # fmt: skip
-        with (self._folder / "log").open("ab") as log:
-            self._watcher = subprocess.Popen(
-                ["sh", "-c", _WATCHED, str(self._number), *command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        give_up = time.monotonic() + START_S
-        while not self._answers():
-            if self._watcher.poll() is not None or time.monotonic() > give_up:
-                raise RuntimeError(f"Redis did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.01)
 
     def stop(self) -> None:
         """End it; what it held is gone."""
-        if self._watcher is not None:
-            assert self._watcher.stdin is not None
-            self._watcher.stdin.close()
-            self._watcher.wait()
-            self._watcher = None
+        super().stop()
         self._socket.unlink(missing_ok=True)
-
-    def freeze(self) -> None:
-        """Make it stand still: connections stay open, nothing answers."""
-        os.kill(int(self._number.read_text()), signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on after `freeze`."""
-        os.kill(int(self._number.read_text()), signal.SIGCONT)
-
-    def close(self) -> None:
-        """End it and remove its folder."""
-        self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answers(self) -> bool:
         try:

@@ -1,0 +1,83 @@
+"""A server for tests, as a process of ours: started and waited for, stopped, frozen, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+# Ends the server when our end of the pipe closes, however that comes about; tells its number first.
+_WATCHED = '"$@" & server=$!; echo $server > "$0"; read _; kill -{signal} $server; wait $server'
+
+
+class ServerProcess:
+    """One server with a folder of its own; what it is and when it answers is for those who know it to say."""
+
+    name = "the server"
+    start_s = 60.0
+    ended_by = "KILL"
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix=f"recollect-{self.name.lower()}-"))
+        self._watcher: subprocess.Popen[bytes] | None = None
+        # How the process is run, beside its command.
+        self._run_as: dict[str, Any] = {}
+
+    def _command(self) -> list[str]:
+        """What starts it."""
+        raise NotImplementedError
+
+    def _answers(self) -> bool:
+        """Whether it has come up."""
+        raise NotImplementedError
+
+    def _watched(self) -> list[str]:
+        """What starts it, and ends it with us."""
+        number = str(self._folder / "number")
+        return ["sh", "-c", _WATCHED.format(signal=self.ended_by), number, *self._command()]
+
+    def start(self) -> None:
+        """Start it with what it had, and wait until it answers."""
+        with (self._folder / "log").open("ab") as log:
+            self._watcher = subprocess.Popen(
+                self._watched(),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self._run_as,
+            )
+        give_up = time.monotonic() + self.start_s
+        while not self._answers():
+            if self._watcher.poll() is not None or time.monotonic() > give_up:
+                raise RuntimeError(f"{self.name} did not start:\n{(self._folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it at once."""
+        if self._watcher is not None:
+            assert self._watcher.stdin is not None
+            self._watcher.stdin.close()
+            self._watcher.wait()
+            self._watcher = None
+
+    def freeze(self) -> None:
+        """Make it stand still: connections stay open, nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.kill(int((self._folder / "number").read_text()), number)
+
+    def close(self) -> None:
+        """End it and remove its folder."""
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -14,6 +14,7 @@ from cli_runner import Cli
 
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import Conflict, InvalidInput, StoreBusy, StoreCorrupt, StoreTooNew
+from recollect.ledger.model_states import Origin
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.sealed import verify
 from recollect.ledger.sqlite import open_sqlite
@@ -238,6 +239,7 @@ async def test_every_row_of_every_table_is_in_a_backup_and_comes_back(tmp_path: 
         for scope in (ANN, BOB):
             await fill(ledger, scope)
         await ledger.add_key(new_key(user="ann").key)
+        await ledger.make_current(MODEL, Origin("bundled"), instead_of=None)
         made = await ledger.backup(tmp_path / "one.backup", lambda done, total: None)
         assert {name for name, count in made.rows.items() if not count} <= {"moments", "chores"}
         other = await opened_here.enter_async_context(running_server().database(role=PLAIN_ROLE))

@@ -122,7 +122,7 @@ async def test_too_many_files_are_refused(files: Files, monkeypatch: pytest.Monk
 
 
 async def test_writing_has_the_pace_of_all_writes_and_deleting_has_none(memory: AsyncMemory, files: Files) -> None:
-    (await memory._open()).writes = Buckets(2, what="test")
+    (await memory._open()).room.pace = Buckets(2, what="test")
     await files.create(ANN, NOTES, "one", by=BY)
     await files.insert(ANN, NOTES, 0, "two", by=BY)
     with pytest.raises(TooFast):

@@ -44,7 +44,7 @@ async def open_index(ledger: Ledger) -> EngineIndex:
 async def make_ready(ledger: Ledger, index: Index) -> None:
     assert isinstance(index, EngineIndex)
     assert isinstance(index._engine, PgvectorEngine)
-    if await ledger.known_models():
+    if await ledger.models():
         await index._engine.near.make_ready(await ledger.users())
 
 

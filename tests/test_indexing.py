@@ -55,7 +55,8 @@ async def test_what_is_kept_is_fed_found_and_erased_with_a_receipt(tmp_path: Pat
         receipt = await service.care.erase(ANN, Erase(Target.MEMORY, found.hits[0].id), by=BY)
         [told] = [store for store in receipt.stores if store.store == "index"]
         assert told.reached
-        assert told.counts["rows in the engine"] == 1
+        # Unless who feeds it behind was sooner.
+        assert told.counts["rows in the engine"] in (0, 1)
         assert "unruly" in told.note
         assert len(engine.kept) == 2
         engine.away = True

@@ -52,7 +52,7 @@ SECTIONS: Mapping[str, Mapping[str, Listed]] = {
         "keys": Listed("keys:keys", "Make, list and revoke the keys of the server."),
         "reembed": Listed("reembed:reembed", "Change to the embedding model that the settings name, now."),
         "partition": Listed("partition:partition", "Split the large tables of a PostgreSQL database by user."),
-        "index": Listed("index:index", "Look after the vector database, where there is one."),
+        "index": Listed("index:index", "Compare the vector database with the ledger, or fill it anew."),
         "doctor": Listed("doctor:doctor", "Check that everything works, and say how to mend what does not."),
         "config": Listed("config:config", "Show the settings in force and where they come from."),
         "serve": Listed("serve:serve", "Run the server."),

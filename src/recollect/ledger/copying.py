@@ -24,6 +24,8 @@ _PAGES = 2048
 _ROWS = 2000
 # What a database says of itself, not of what it holds.
 _ITS_OWN = ("schema", "terms", "backup")
+# What a ledger that holds nothing says already, since it was opened: by which model it is searched.
+_PUT_DOWN_AT_ONCE = ("current_model", "model_states", "models")
 
 
 def copy_file(source: Path, to: Path, told: Told) -> None:
@@ -73,6 +75,8 @@ async def copy_in(engine: Engine, source: Path, told: Told) -> None:
     async def body(tx: Tx) -> None:
         if any([await _count(tx, name) for name in ("users", "memories", "erasures", "api_keys")]):
             raise Conflict("the database is not empty: restore into a new one")
+        for name in _PUT_DOWN_AT_ONCE:
+            await tx.run(f"DELETE FROM {name}", {})
         reading = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             total = max(1, sum(count(reading, name) for name in kinds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,15 @@ def test_a_path_that_there_is_not_is_refused_in_the_shape_of_its_door(tmp_path: 
         wrong = client.patch("/memories")
         assert (wrong.status_code, set(wrong.json())) == (405, {"detail"})
         assert {"GET", "POST", "DELETE"} <= set(wrong.headers["allow"].split(", "))
+
+
+def test_a_method_that_there_is_not_is_told_all_that_there_are(tmp_path: Path) -> None:
+    told = 0
+    with serving(tmp_path) as client:
+        for path, operations in described(client)["paths"].items():
+            answer = client.request("OPTIONS", re.sub(r"\{\w+\}", "x", path))
+            if answer.status_code == 405:
+                told += 1
+                there = {method.upper() for method in operations if method != "parameters"}
+                assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == there, path
+    assert told > 40

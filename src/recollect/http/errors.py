@@ -70,18 +70,18 @@ def install_errors(app: FastAPI, shapes: Mapping[str, Shape] | None = None) -> N
 
     @app.exception_handler(HTTPException)
     async def answer_http(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        if error.status_code == 405 and (there := _methods(request)):
+            headers["Allow"] = ", ".join(there)
         if (shape := shape_of(request.url.path, doors, _as_the_framework)) is not _as_the_framework:
-            allow = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else {}
             told = shape(error.status_code, "Refused", str(error.detail))
-            return JSONResponse(told, error.status_code, headers={**(error.headers or {}), **allow})
+            return JSONResponse(told, error.status_code, headers=headers)
         if not request.url.path.startswith(_OWN):
-            return await http_exception_handler(request, error)
+            return await http_exception_handler(request, HTTPException(error.status_code, error.detail, headers))
         phrase = HTTPStatus(error.status_code).phrase
         message = error.detail if error.detail != phrase else _SAID.get(error.status_code, phrase.lower())
-        headers = dict(error.headers or {})
         if error.status_code == 405:
-            headers["Allow"] = ", ".join(_methods(request))
-            message = f"there is {headers['Allow']} here"
+            message = f"there is {headers.get('Allow', 'another method')} here"
         retryable = error.status_code in (429, 503)
         code = _CODES.get(error.status_code, f"Status{error.status_code}")
         return JSONResponse(shaped(code, str(message), retryable), error.status_code, headers=headers)

@@ -296,7 +296,7 @@ async def test_building_a_ledger_anew_goes_on_where_it_was_broken_off(
             async def away(*_: object, **__: object) -> None:
                 raise ModelUnavailable("the embedder is away")
 
-            broken.setattr(mirror.service, "import_records", away)
+            broken.setattr(mirror.service.moving, "import_records", away)
             await mirror.sync()
         assert not await mirror.words()
         await mirror.sync()

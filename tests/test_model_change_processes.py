@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def test_who_is_killed_in_the_middle_is_followed_by_another_that_goes_on(tmp_pat
     models.texts["new"] = COUNT // 2
     with ServerProcess(home, **new) as server:
         models.wait_for(lambda each: len(embedded_by(each, "new")) > COUNT // 2)
-        [old, coming] = status(home, new)
+        [old, coming] = counted(home, new)
         assert (old["model"], old["state"], old["embedder"]) == ("old", "current", "openai:old")
         assert (coming["model"], coming["state"], coming["total"]) == ("new", "coming", COUNT)
         told = httpx.get(f"{server.url}/ready", timeout=60).json()
@@ -121,6 +122,14 @@ def test_who_is_killed_in_the_middle_is_followed_by_another_that_goes_on(tmp_pat
     assert [each["state"] for each in status(home, new)] == ["replaced", "current"]
     # Nothing is done twice but the batch that was under way.
     assert len(embedded_by(models, "new")) <= COUNT + 64
+
+
+def counted(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:
+    """The same once it has been counted how much there is to do."""
+    deadline = time.monotonic() + 60
+    while (found := status(home, variables))[-1]["total"] != COUNT and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
 
 
 def status(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:

@@ -16,8 +16,8 @@ from hypothesis import settings as hypothesis_settings
 from recollect.testing.postgres_server import running_server
 from recollect.testing.scripted_llm import ScriptedLLM
 
-# What Milvus is spoken to with would otherwise start its threads again in every process that a test forks, before that
-# has become another program.
+# What Milvus is spoken to with would else start its threads again in every process that a test forks, before that has
+# become another program.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # How long one example takes says more about the machine than about the code.
 hypothesis_settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -21,7 +21,7 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.base
 serve: $(VENV)/.base ## Run the server on http://127.0.0.1:8100
 	$(BIN)/recollect serve
 
-test: $(VENV)/.dev ## Check style and types, then run the tests (about 10 minutes)
+test: $(VENV)/.dev ## Check style and types, then run the tests (10 to 15 minutes on two cores)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

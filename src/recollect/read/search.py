@@ -36,6 +36,7 @@ from recollect.read.ruler import BUNDLED, RulerOf
 from recollect.read.select import Choice, above, select
 from recollect.read.signals import SIGNALS, signals
 from recollect.read.trace import Clock, traced
+from recollect.read.turns import Turns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,10 +97,12 @@ class Finders:
     embedder: Embedder
     ruler: RulerOf
     reranker: Reranker | None = None
+    turns: Turns = field(default_factory=Turns)
 
 
 async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) -> SearchResult:
     """The memories that fit the question."""
+    await finders.turns.take()
     clock = Clock()
     asked = _bounded(asked)
     question = look_at(asked.query)

@@ -1,0 +1,52 @@
+"""Turns of the event loop: one for each who asks, and nobody is left waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+from recollect.read.turns import Turns
+
+
+async def test_who_comes_alone_goes_on_in_the_same_turn_of_the_loop() -> None:
+    turns, passed = Turns(), asyncio.Event()
+    asyncio.get_running_loop().call_soon(passed.set)
+    await turns.take()
+    assert not passed.is_set()
+
+
+async def test_of_many_each_has_a_turn_of_its_own_in_the_order_they_came() -> None:
+    turns, seen = Turns(), list[str]()
+
+    async def search(number: int) -> None:
+        await turns.take()
+        seen.append(f"search {number}")
+
+    async def beat() -> None:
+        while len(seen) < 20:
+            seen.append("beat")
+            await asyncio.sleep(0)
+
+    await asyncio.gather(beat(), *(search(number) for number in range(5)))
+    assert [each for each in seen if each != "beat"] == [f"search {number}" for number in range(5)]
+    together = [each for each, after in pairwise(seen) if "beat" not in (each, after)]
+    assert not together, seen
+
+
+async def test_who_gave_up_waiting_holds_nobody_up() -> None:
+    turns = Turns()
+    await turns.take()
+    waiting = [asyncio.create_task(turns.take()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*waiting[1:])
+        await turns.take()
+
+
+def test_a_loop_that_ended_in_its_turn_holds_up_no_other() -> None:
+    turns = Turns()
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(turns.take())
+        loop.close()

@@ -132,13 +132,12 @@ def _line(name: str, seen: Sequence[Seen], direct: Sequence[Seen]) -> str:
     )
 
 
-def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
-    """Start everything, and compare."""
-    clients = parts.enter_context(Clients())
+def started(home: Path, parts: ExitStack) -> list[Target]:
+    """The upstream, and our server before it in each of its modes."""
     upstream_port, port = free_port(), free_port()
     upstream = f"http://127.0.0.1:{upstream_port}/v1"
     await_port(upstream_port, parts.enter_context(module("benchmarks.proxy_upstream", str(upstream_port))))
-    server = parts.enter_context(module("benchmarks.proxy_server", str(home / "ours"), str(port), upstream))
+    server = parts.enter_context(module("benchmarks.proxy_server", str(home), str(port), upstream))
     await_port(port, server)
     targets = [Target(name="direct", port=upstream_port)]
     for name, headers in MODES.items():
@@ -146,10 +145,21 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
         readers = [f"user-{number}" for number in range(first, first + _USERS)]
         users = [f"writer-{number}" for number in range(_USERS)] if name == "memory write" else readers
         targets.append(Target(name=name, port=port, headers=headers, users=users, has_meters=True))
-    targets += _peers(home, args, parts, upstream)
+    return targets
+
+
+def warm(clients: Clients, targets: Sequence[Target]) -> None:
+    """Load what is loaded by its first use."""
     for target in targets:
         measured(clients, target, Load(seconds=1, clients=2, stream=True, model="quick"), beat=Beat())
 
+
+def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
+    """Start everything, and compare."""
+    clients = parts.enter_context(Clients())
+    ours = started(home / "ours", parts)
+    targets = [*ours, *_peers(home, args, parts, f"http://127.0.0.1:{ours[0].port}/v1")]
+    warm(clients, targets)
     for clients_at_once in map(int, args.clients.split(",")):
         for stream, what in _ANSWERS:
             print(f"\n{what}, {clients_at_once} at a time, an upstream that answers at once ({_busy()}):")
@@ -164,7 +174,7 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
         print(f"\n{what}, 100 at a time, an upstream that takes its time as a model does ({_busy()}):")
         load = Load(seconds=args.seconds * 3, clients=100, stream=stream, model="paced", ramp_s=PACED_S)
         compare(clients, targets, load, rounds=args.rounds)
-    slow_readers(clients, port, args.readers)
+    slow_readers(clients, ours[-1].port, args.readers)
 
 
 def _peers(home: Path, args: argparse.Namespace, parts: ExitStack, upstream: str) -> list[Target]:

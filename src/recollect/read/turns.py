@@ -9,8 +9,8 @@ from collections import deque
 class Turns:
     """Gives one turn of the event loop to each who asks, so that what else is ready comes between them.
 
-    A search works a few milliseconds before it waits for anything. Of a hundred chats that arrive together, what they
-    wait for is there in the same moment for many, and all that hold a stream open would wait for all of their searches.
+    A search works a few milliseconds before it waits for anything. Of a hundred chats that arrive together many could
+    begin theirs in the same moment, and every stream that is open would wait for all of them.
     """
 
     def __init__(self) -> None:

@@ -1,0 +1,38 @@
+"""A hundred streams at a time, of an upstream that takes its time: what memory adds, and what one does to others."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from benchmarks.proxy import fill, measured, started, warm
+from benchmarks.proxy_load import Load
+from benchmarks.proxy_parts import Beat, Clients
+from benchmarks.proxy_upstream import PACED_S
+
+STREAMS, ROUNDS = 100, 3
+MOST_ADDED_MS, MOST_STALL_MS = 5.0, 50.0
+
+
+@pytest.mark.drill
+def test_a_hundred_streams_gain_little_beside_their_recall_and_none_holds_up_the_others(tmp_path: Path) -> None:
+    asyncio.run(fill(tmp_path, 200))
+    with ExitStack() as parts:
+        clients = parts.enter_context(Clients())
+        direct, *modes = started(tmp_path, parts)
+        warm(clients, [direct, *modes])
+        load = Load(seconds=6, clients=STREAMS, stream=True, model="paced", ramp_s=PACED_S)
+        rounds = [[measured(clients, each, load, beat=Beat()) for each in (direct, *modes)] for _ in range(ROUNDS)]
+    for at, mode in enumerate(modes, start=1):
+        # Both in one round, one after the other: machines are noisy.
+        beside = median(each[at].p50_ms - each[0].p50_ms - each[at].recall_ms for each in rounds)
+        # Less what a process without work had to wait for its turn on this machine.
+        stall = median(each[at].stall_ms - each[at].idle_ms for each in rounds)
+        print(f"{mode.name}: {beside:.2f} ms beside recall at p50, stalls of {stall:.0f} ms at most")
+        assert beside <= MOST_ADDED_MS
+        assert stall < MOST_STALL_MS
+        assert not any(each[at].failed or each[at].troubled for each in rounds)

@@ -145,7 +145,7 @@ def test_what_the_model_says_wrong_is_told_beside_what_was_said(cli: Cli, llm: S
 
 
 def test_a_cancelled_job_has_no_effect_until_it_is_replayed(cli: Cli, llm: ScriptedLLM) -> None:
-    configure(cli, llm, learn_wait_s=60)
+    configure(cli, llm, learn_wait_s=3)
     learns(llm, LISBON, claim("The user lives in Lisbon"))
     assert "a worker learns from it soon" in cli("remember", LISBON, "--no-wait").stdout
     id = only(cli)["id"]

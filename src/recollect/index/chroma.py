@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,7 @@ from recollect.errors import IndexUnavailable
 from recollect.index.calls import checked_mark
 from recollect.index.chroma_stores import ChromaFolder, ChromaOnServer, ChromaStore
 from recollect.index.engine import Kept
+from recollect.index.engine_options import EngineOptions, bare_address
 from recollect.ledger.protocol import Scored
 from recollect.models.embedding import EmbeddingModel
 
@@ -29,17 +28,10 @@ if TYPE_CHECKING:
 _ROWS, _PAGE = 1_000, 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChromaOptions:
-    """Where it is, and how its index is built and searched."""
+class ChromaOptions(EngineOptions):
+    """The same of Chroma."""
 
-    address: str
-    token: str = ""
-    collection: str = "agentic_memory"
-    m: int = 16
-    ef_construction: int = 256
-    ef: int = 64
-    timeout_s: float = 10.0
+    __slots__ = ()
 
     @property
     def is_folder(self) -> bool:
@@ -67,7 +59,7 @@ class ChromaEngine:
     @property
     def name(self) -> str:
         """Chroma, with where it is."""
-        return "Chroma" if self._options.is_folder else f"Chroma at {self._options.address.rpartition('@')[2]}"
+        return "Chroma" if self._options.is_folder else f"Chroma at {bare_address(self._options.address)}"
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
         inside = {"place": {"$in": [checked_mark(place) for place in places]}}
@@ -129,8 +121,7 @@ class ChromaEngine:
 
     def _ours(self, models: Mapping[str, str]) -> str:
         """The name of our model's collection, whether it is there or not."""
-        digest = blake2b(str(self._model).encode(), digest_size=4).hexdigest()
-        for name in (self._options.collection, f"{self._options.collection}_{digest}"):
+        for name in self._options.collections_of(self._model):
             if models.get(name, str(self._model)) == str(self._model):
                 return name
         raise IndexUnavailable(f"{self.name}: the collection {name} is not one of ours")

@@ -17,6 +17,7 @@ import numpy as np
 
 from recollect.errors import IndexUnavailable, MissingExtra
 from recollect.index.calls import Calls
+from recollect.index.engine_options import bare_address
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,7 +142,7 @@ class ChromaOnServer:
 
     def __init__(self, address: str, *, token: str, timeout_s: float) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._name = address.rpartition("@")[2]
+        self._name = bare_address(address)
         self._url = address.rstrip("/") + _PATH
         self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s)
         self._id = ""

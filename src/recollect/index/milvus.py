@@ -11,8 +11,6 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ import numpy as np
 from recollect.errors import MissingExtra
 from recollect.index.calls import Calls, checked_mark
 from recollect.index.engine import Kept
+from recollect.index.engine_options import EngineOptions, bare_address, model_digest
 from recollect.ledger.protocol import Scored
 from recollect.models.embedding import EmbeddingModel
 
@@ -35,17 +34,10 @@ _SETTLES_S = 10.0
 _BEHIND, _STRONG = "Bounded", "Strong"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MilvusOptions:
-    """Where it is, and how its index is built and searched."""
+class MilvusOptions(EngineOptions):
+    """The same of Milvus."""
 
-    address: str
-    token: str = ""
-    collection: str = "agentic_memory"
-    m: int = 16
-    ef_construction: int = 256
-    ef: int = 64
-    timeout_s: float = 10.0
+    __slots__ = ()
 
     @property
     def is_lite(self) -> bool:
@@ -84,8 +76,7 @@ class MilvusEngine:
         self._client: Any = None
         self._collection = ""
         # A Lite file keeps no description of a collection, so the field says of which model it is.
-        self._digest = blake2b(str(model).encode(), digest_size=4).hexdigest()
-        self._field = f"vector_{self._digest}"
+        self._field = f"vector_{model_digest(model)}"
         self._opening = threading.Lock()
         self._calls = Calls(self.name, (MilvusException, grpc.RpcError, OSError, RuntimeError))
 
@@ -93,7 +84,7 @@ class MilvusEngine:
     def name(self) -> str:
         """Milvus, with where it is."""
         options = self._options
-        return "Milvus Lite" if options.is_lite else f"Milvus at {options.uri.rpartition('@')[2]}"
+        return "Milvus Lite" if options.is_lite else f"Milvus at {bare_address(options.uri)}"
 
     @property
     def settles_s(self) -> float:
@@ -225,7 +216,7 @@ class MilvusEngine:
 
     def _ours(self, client: Any) -> str:
         """The collection of our model, made if there is none."""
-        for name in (self._options.collection, f"{self._options.collection}_{self._digest}"):
+        for name in self._options.collections_of(self._model):
             if not client.has_collection(name, timeout=self._options.timeout_s):
                 self._make(client, name)
                 return name

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from time import monotonic
 
 from recollect.errors import RecollectError
+from recollect.model.background import BackgroundTask
 from recollect.model.faults import traced_fault
 from recollect.service import Service
 
@@ -43,23 +44,17 @@ class Exchange:
         self._old: list[tuple[float, Service]] = []
         self._resting: set[asyncio.Task[None]] = set()
         self._looking = self._closed = False
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = BackgroundTask(self._watch)
 
     async def current(self) -> Service:
         """The service to use now; the ledger is asked at most every second whether it is still the right one."""
-        if monotonic() - self._looked_at >= LOOK_EVERY_S and not self._is_watched:
+        if monotonic() - self._looked_at >= LOOK_EVERY_S and not self._watching.is_running:
             await self.look()
         return self.service
 
-    @property
-    def _is_watched(self) -> bool:
-        watching = self._watching
-        return watching is not None and not watching.done() and watching.get_loop() is asyncio.get_running_loop()
-
     def watch(self) -> None:
         """Look by itself from now on, until this is closed."""
-        if not self._is_watched:
-            self._watching = asyncio.create_task(self._watch())
+        self._watching.start()
 
     async def look(self) -> None:
         """Exchange the service if the ledger searches another model by now; what is away is asked again later."""
@@ -123,11 +118,7 @@ class Exchange:
     async def close(self) -> None:
         """Close the service, and those before it."""
         self._closed = True
-        if self._watching is not None and self._is_watched:
-            self._watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watching
-        self._watching = None
+        await self._watching.stop()
         if resting := [task for task in self._resting if task.get_loop() is asyncio.get_running_loop()]:
             await asyncio.wait(resting)
         async with AsyncExitStack() as parts:

@@ -20,6 +20,7 @@ from recollect.errors import IndexUnavailable, RecollectError
 from recollect.index.engine import FedEngine, Kept, place_mark, user_mark
 from recollect.ledger.feeds import Behind, Changed, Revision
 from recollect.ledger.protocol import Ledger
+from recollect.model.background import BackgroundTask
 from recollect.model.erase import Target
 from recollect.model.faults import traced_fault
 from recollect.model.ids import new_id
@@ -83,7 +84,7 @@ class Feeder:
         self.engine = engine
         self._every_s = every_s
         self._me = new_id()
-        self._task: asyncio.Task[None] | None = None
+        self._keeping = BackgroundTask(self._keep)
         self._nudged = asyncio.Event()
         # Erasures of which this feeder knows that the engine has followed them.
         self._swept: set[str] = set()
@@ -91,23 +92,17 @@ class Feeder:
 
     def start(self) -> None:
         """Begin to feed, until this is stopped."""
-        if not self._runs_here():
+        if not self._keeping.is_running:
             self._nudged = asyncio.Event()
-            self._task = asyncio.create_task(self._keep())
+            self._keeping.start()
 
     async def stop(self) -> None:
         """Stop feeding; what is left, the next one finds."""
-        if self._task is not None and self._runs_here():
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        was_feeding = self._keeping.is_running
+        await self._keeping.stop()
+        if was_feeding:
             with suppress(RecollectError):
                 await self._ledger.lease_feeding(self.fed_as, feeder=self._me, lease_s=-1)
-        self._task = None
-
-    def _runs_here(self) -> bool:
-        task = self._task
-        return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
     def nudge(self) -> None:
         """Something changed: do not wait for the next look."""

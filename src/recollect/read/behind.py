@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from recollect.model.background import BackgroundTask
+
 WAIT_S = 2.0
 
 
@@ -14,28 +16,19 @@ class Behind:
     def __init__(self, write: Callable[[], Awaitable[bool]], *, wait_s: float = WAIT_S) -> None:
         self._write = write
         self._wait_s = wait_s
-        self._task: asyncio.Task[None] | None = None
+        self._writing = BackgroundTask(self._write_later)
         self._asleep = False
         self._closing = False
 
     def nudge(self) -> None:
         """Something was noted."""
-        if not self._is_under_way():
-            self._task = asyncio.create_task(self._write_later())
-
-    def _is_under_way(self) -> bool:
-        """Whether a task of this loop will write; one of a loop that was left behind will not."""
-        task = self._task
-        return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
+        self._writing.start()
 
     async def close(self) -> None:
         """Write what waits, once."""
         self._closing = True
-        if self._task is not None and self._is_under_way():
-            # What it is writing it has to write to the end: nobody else has that any more.
-            if self._asleep:
-                self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        # What it is writing it has to write to the end: nobody else has that any more.
+        await (self._writing.stop() if self._asleep else self._writing.wait())
         await self._write()
 
     async def _write_later(self) -> None:

@@ -20,6 +20,7 @@ from time import monotonic
 from recollect.errors import RecollectError
 from recollect.ledger.model_states import Embedded, ModelState, Origin, current_of, state_of
 from recollect.ledger.protocol import Ledger
+from recollect.model.background import BackgroundTask
 from recollect.model.faults import traced_fault
 from recollect.model.ids import new_id
 from recollect.model.times import now
@@ -75,7 +76,7 @@ class ModelChange:
         self._embedder = coming.embedder if coming else None
         self._who = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
         self._so_far: Embedded | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._changing = BackgroundTask(self._go_on)
         # Set when the switch was made here, so that nobody need wait for the next look.
         self.moved = asyncio.Event()
 
@@ -95,17 +96,12 @@ class ModelChange:
 
     def start(self) -> None:
         """Begin to make vectors behind, if there are any to make."""
-        if self._task is None or self._task.get_loop() is not asyncio.get_running_loop():
-            self._task = asyncio.create_task(self._go_on())
+        if not self._changing.was_begun:
+            self._changing.start()
 
     async def stop(self) -> None:
         """Leave the rest to another, and let go of the model that was to come."""
-        # One of an event loop that has ended is not to be waited for.
-        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        self._task = None
+        await self._changing.stop()
         if self._embedder is not None and self._embedder is not self._serving:
             await self._embedder.close()
             self._embedder = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from recollect.errors import RecollectError
 from recollect.ledger.protocol import Ledger
+from recollect.model.background import BackgroundTask
 from recollect.model.faults import traced_fault
 from recollect.model.times import now
 from recollect.model.turn import Conversation
@@ -41,28 +41,18 @@ class Timekeeper:
         self._ledger = ledger
         self._house = house
         self._every_s = every_s
-        self._task: asyncio.Task[None] | None = None
+        self._keeping = BackgroundTask(self._keep)
         # How far the last look came.
         self._last_user = ""
         self._last_idle: Conversation | None = None
 
     def start(self) -> None:
         """Begin to look at the clock, at once and then again and again."""
-        if not self._runs_here():
-            self._task = asyncio.create_task(self._keep())
+        self._keeping.start()
 
     async def stop(self) -> None:
         """Stop looking."""
-        # One of an event loop that has ended is not to be waited for.
-        if self._task is not None and self._runs_here():
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        self._task = None
-
-    def _runs_here(self) -> bool:
-        task = self._task
-        return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
+        await self._keeping.stop()
 
     async def tick(self) -> int:
         """Queue what is due now, and clear away what is; gives how many jobs were queued."""

@@ -1,0 +1,68 @@
+"""Work that goes on behind: begun once, stopped where it was begun, and not waited for where it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+
+from recollect.model.background import BackgroundTask
+
+
+class Work:
+    """Tells when it began and how it ended."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.was_cancelled = False
+
+    async def run(self) -> None:
+        self.begun += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+
+
+async def test_work_is_begun_once_and_can_begin_again_when_it_was_stopped() -> None:
+    work = Work()
+    task = BackgroundTask(work.run)
+    task.start()
+    task.start()
+    await asyncio.sleep(0)
+    assert work.begun == 1
+    assert task.is_running
+    await task.stop()
+    assert work.was_cancelled
+    assert not task.is_running
+    assert not task.was_begun
+    task.start()
+    await asyncio.sleep(0)
+    assert work.begun == 2
+    await task.stop()
+
+
+async def test_work_that_is_waited_for_ends_by_itself_and_stays_begun() -> None:
+    async def fail() -> None:
+        raise ValueError("told to nobody")
+
+    task = BackgroundTask(fail)
+    task.start()
+    await task.wait()
+    assert task.was_begun
+    assert not task.is_running
+
+
+def test_work_of_a_loop_that_has_ended_is_neither_waited_for_nor_in_the_way() -> None:
+    work = Work()
+    task = BackgroundTask(work.run)
+
+    async def begin() -> bool:
+        was_running = task.is_running
+        task.start()
+        await asyncio.sleep(0)
+        return was_running
+
+    assert not asyncio.run(begin())
+    assert not asyncio.run(begin())
+    assert work.begun == 2
+    asyncio.run(task.stop())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, Generic, TypeVar, overload
 
 from recollect.api import AsyncMemory
 from recollect.errors import MissingExtra, RecollectError
@@ -19,25 +19,30 @@ except ImportError as error:
     raise MissingExtra("Anthropic's memory tool", "anthropic") from error
 
 BY = By("anthropic")
+_M = TypeVar("_M", bound=AnyMemory)
 
 
-class MemoryTool(BetaAbstractMemoryTool):
-    """The memory tool of one user, for `Anthropic().beta.messages.tool_runner`.
-
-    Files lie with the user, or in a project of theirs. Each is a memory: in history, undone by `undo`, found by
-    recall, and without secrets. The answers are those of the SDK's own tool for files on disk.
-    """
+class _OfUser(Generic[_M]):
+    """Whose files a tool has, and in which memory; it stands before the SDK's class among those of a tool."""
 
     def __init__(
         self,
-        memory: Memory,
+        memory: _M,
         *,
         user_id: str,
         project_id: str | None = None,
         cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
-        super().__init__(cache_control=cache_control)
+        super().__init__(cache_control=cache_control)  # type: ignore[call-arg]
         self._memory, self._scope = memory, Scope(user_id, project_id or "")
+
+
+class MemoryTool(_OfUser[Memory], BetaAbstractMemoryTool):
+    """The memory tool of one user, for `Anthropic().beta.messages.tool_runner`.
+
+    Files lie with the user, or in a project of theirs. Each is a memory: in history, undone by `undo`, found by
+    recall, and without secrets. The answers are those of the SDK's own tool for files on disk.
+    """
 
     def _do(self, command: Any) -> str:
         try:
@@ -52,19 +57,8 @@ class MemoryTool(BetaAbstractMemoryTool):
         return ask_blocking(self._memory, lambda memory: _cleared(memory, self._scope))
 
 
-class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
+class AsyncMemoryTool(_OfUser[AnyMemory], BetaAsyncAbstractMemoryTool):
     """The same for `AsyncAnthropic().beta.messages.tool_runner`."""
-
-    def __init__(
-        self,
-        memory: AnyMemory,
-        *,
-        user_id: str,
-        project_id: str | None = None,
-        cache_control: BetaCacheControlEphemeralParam | None = None,
-    ) -> None:
-        super().__init__(cache_control=cache_control)
-        self._memory, self._scope = memory, Scope(user_id, project_id or "")
 
     async def _do(self, command: Any) -> str:
         try:

@@ -7,70 +7,14 @@ taken out by place changes nothing else.
 from __future__ import annotations
 
 import json
-import re
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
-from typing import Any, TypeAlias
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
 
 from recollect.errors import InvalidInput
-
-_SPACES = ("", " ", "\t", "\n", "\r")
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
-def _whole(digits: str) -> int | float:
-    """A whole number; one with more digits than Python takes is infinite here, and sent on as it was written."""
-    try:
-        return int(digits)
-    except ValueError:
-        return float(digits)
-
-
-_decode = JSONDecoder(parse_int=_whole).raw_decode
-# A piece of text that stands for an old item, by its number, or for none.
-Piece: TypeAlias = tuple[int | None, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A member of an object, or an element of an array, and where it and its value stand in the text."""
-
-    start: int
-    value_at: int
-    end: int
-    value: Any
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """An object or an array: from its bracket to after the other one, and what is in it."""
-
-    start: int
-    end: int
-    items: tuple[Item, ...]
-
-    def written(self, text: str, pieces: Iterable[Piece]) -> str:
-        """The pieces between the brackets; old ones that still follow each other keep what stood between them."""
-        parts, fresh, expected = [text[self.start]], list[str](), 0
-        for number, piece in pieces:
-            if number is None:
-                fresh.append(piece)
-                continue
-            between = self._before(text, number) if number == expected else ", "
-            parts.append(between if len(parts) > 1 else self._before(text, 0))
-            parts.append(", ".join([*fresh, piece]))
-            fresh, expected = [], number + 1
-        if fresh:
-            parts.append((", " if len(parts) > 1 else "") + ", ".join(fresh))
-        last = self.items[-1].end if self.items else self.start + 1
-        return "".join([*parts, text[last : self.end]])
-
-    def _before(self, text: str, number: int) -> str:
-        start = self.items[number - 1].end if number else self.start + 1
-        return text[start : self.items[number].start]
+from recollect.http.json_places import Item, Listed, Piece, array_at, object_at, skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +52,8 @@ def read_body(raw: bytes) -> Body:
     """The body of a request; InvalidInput if it is not a JSON object in UTF-8."""
     try:
         text = raw.decode("utf-8")
-        listed = _object(text, _skip(text, 0))
-        if _skip(text, listed.end) != len(text):
+        listed = object_at(text, skip(text, 0))
+        if skip(text, listed.end) != len(text):
             raise ValueError("it goes on after its end")
         return Body(text, listed)
     except UnicodeDecodeError as error:
@@ -124,50 +68,6 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else "it ends too early"
 
 
-def _object(text: str, at: int) -> Listed:
-    """The object that starts here."""
-    if text[at] != "{":
-        raise ValueError(f"an object is expected at character {at}")
-    start, items = at, list[Item]()
-    at = _skip(text, at + 1)
-    while text[at] != "}":
-        at = _past(text, at, ",") if items else at
-        if text[at] != '"':
-            raise ValueError(f"a name is expected at character {at}")
-        name, after = scanstring(text, at + 1)
-        value_at = _past(text, _skip(text, after), ":")
-        value, end = _decode(text, value_at)
-        items.append(Item(at, value_at, end, value, name))
-        at = _skip(text, end)
-    return Listed(start, at + 1, tuple(items))
-
-
-def _array(text: str, at: int) -> Listed:
-    """The array that starts here."""
-    start, items = at, list[Item]()
-    at = _skip(text, at + 1)
-    while text[at] != "]":
-        at = _past(text, at, ",") if items else at
-        value, end = _decode(text, at)
-        items.append(Item(at, at, end, value))
-        at = _skip(text, end)
-    return Listed(start, at + 1, tuple(items))
-
-
-def _past(text: str, at: int, mark: str) -> int:
-    if text[at] != mark:
-        raise ValueError(f"{mark!r} is expected at character {at}")
-    return _skip(text, at + 1)
-
-
-def _skip(text: str, at: int) -> int:
-    # Mostly there is no space, or one; the pattern is for everything else.
-    if text[at : at + 1] not in _SPACES:
-        return at
-    space = _SPACE.match(text, at)
-    return space.end() if space else at
-
-
 def _member(text: str, item: Item, old: Any, changed: Mapping[str, Any]) -> str:
     if item.name not in changed:
         return text[item.start : item.end]
@@ -179,10 +79,10 @@ def _value(text: str, at: int, old: Any, new: Any) -> str:
     if isinstance(old, str) and isinstance(new, str):
         return _string(text, at, old, new)
     if isinstance(old, list) and isinstance(new, Sequence) and not isinstance(new, str):
-        listed = _array(text, at)
+        listed = array_at(text, at)
         return listed.written(text, _elements(text, listed, old, new))
     if isinstance(old, dict) and isinstance(new, Mapping) and list(old) == list(new):
-        listed = _object(text, at)
+        listed = object_at(text, at)
         changed = {name: value for name, value in new.items() if value is not old[name]}
         # Of several members with one name the last counts: it is the one that was read.
         counts = {item.name: number for number, item in enumerate(listed.items)}

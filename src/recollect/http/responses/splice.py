@@ -3,61 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\n\r]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of an object: its name, and where it and its value stand."""
-
-    name: str
-    start: int
-    value: int
-    end: int
-
-
-def members(text: str) -> list[Member]:
-    """The members of the object that the text is; the text must be valid."""
-    found = []
-    at = _past(text, _past(text, 0) + 1)
-    while text[at] != "}":
-        if text[at] == ",":
-            at = _past(text, at + 1)
-        name, end = _DECODER.raw_decode(text, at)
-        value = _past(text, _past(text, end) + 1)
-        stop = _DECODER.raw_decode(text, value)[1]
-        found.append(Member(name, at, value, stop))
-        at = _past(text, stop)
-    return found
-
-
-def elements(text: str, start: int) -> list[tuple[int, int]]:
-    """Where the elements of the array stand that begins there."""
-    found = []
-    at = _past(text, start + 1)
-    while text[at] != "]":
-        if text[at] == ",":
-            at = _past(text, at + 1)
-        stop = _DECODER.raw_decode(text, at)[1]
-        found.append((at, stop))
-        at = _past(text, stop)
-    return found
-
-
-def _past(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    assert match is not None
-    return match.end()
+from recollect.http.json_places import Item, array_at, object_at, skip
 
 
 def without(text: str, names: Collection[str]) -> str:
     """The object without the members of these names."""
-    found = members(text)
+    found = _members(text)
     if not any(each.name in names for each in found):
         return text
     kept = [at for at, each in enumerate(found) if each.name not in names]
@@ -71,7 +25,7 @@ def without(text: str, names: Collection[str]) -> str:
 
 def with_member(text: str, name: str, value: str) -> str:
     """The object with one more member at its end; `value` is JSON."""
-    found = members(text)
+    found = _members(text)
     at = found[-1].end if found else text.index("{") + 1
     return f"{text[:at]}{',' if found else ''}{json.dumps(name)}:{value}{text[at:]}"
 
@@ -92,26 +46,31 @@ def with_input(text: str, *, before: Sequence[str], edits: Sequence[Edit]) -> st
     """
     if not before and not edits:
         return text
-    given = next((each for each in reversed(members(text)) if each.name == "input"), None)
-    if given is None or text[given.value : given.end] == "null":
+    given = next((each for each in reversed(_members(text)) if each.name == "input"), None)
+    if given is None or text[given.value_at : given.end] == "null":
         return with_member(without(text, {"input"}), "input", _listed([*before, *(edit.new for edit in edits)]))
-    raw = text[given.value : given.end]
+    raw = text[given.value_at : given.end]
     if raw.startswith('"'):
         said = [] if any(edit.replaces for edit in edits) else [f'{{"role":"user","content":{raw}}}']
         new = _listed([*before, *(edit.new for edit in edits), *said])
-        return f"{text[: given.value]}{new}{text[given.end :]}"
-    spans, pieces, at = elements(text, given.value), [text[: given.value + 1]], given.value + 1
+        return f"{text[: given.value_at]}{new}{text[given.end :]}"
+    spans, pieces, at = array_at(text, given.value_at).items, [text[: given.value_at + 1]], given.value_at + 1
     if not spans:
         return f"{pieces[0]}{','.join([*before, *(edit.new for edit in edits)])}{text[at:]}"
     for edit in [*(Edit(0, each) for each in before), *sorted(edits, key=lambda each: (each.at, each.replaces))]:
         if edit.at >= len(spans):
-            pieces += [text[at : spans[-1][1]], f",{edit.new}"]
-            at = spans[-1][1]
+            pieces += [text[at : spans[-1].end], f",{edit.new}"]
+            at = spans[-1].end
             continue
-        start, end = spans[edit.at]
+        start, end = spans[edit.at].start, spans[edit.at].end
         pieces += [text[at:start], edit.new if edit.replaces else f"{edit.new},"]
         at = end if edit.replaces else start
     return "".join([*pieces, text[at:]])
+
+
+def _members(text: str) -> tuple[Item, ...]:
+    """The members of the object that the text is; the text must be valid."""
+    return object_at(text, skip(text, 0)).items
 
 
 def _listed(items: Sequence[str]) -> str:

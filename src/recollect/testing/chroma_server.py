@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import socket
 import sys
@@ -14,7 +13,7 @@ import urllib.request
 from functools import cache
 from pathlib import Path
 
-from recollect.testing.server_process import ServerProcess
+from recollect.testing.server_process import ServerProcess, started
 
 
 class ChromaServer(ServerProcess):
@@ -58,7 +57,4 @@ def _program() -> str:
 @cache
 def running_chroma() -> ChromaServer:
     """The one server of this process, started on first use."""
-    server = ChromaServer()
-    atexit.register(server.close)
-    server.start()
-    return server
+    return started(ChromaServer())

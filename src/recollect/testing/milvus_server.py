@@ -6,14 +6,13 @@ would listen on all interfaces, so it runs where there are none, and is reached 
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 from functools import cache
 from importlib.util import find_spec
 
 from recollect.testing.relay import LocalPort
-from recollect.testing.server_process import ServerProcess
+from recollect.testing.server_process import ServerProcess, started
 
 
 class MilvusServer(ServerProcess):
@@ -70,7 +69,4 @@ class MilvusServer(ServerProcess):
 @cache
 def running_milvus() -> MilvusServer:
     """The one server of this process, started on first use."""
-    server = MilvusServer()
-    atexit.register(server.close)
-    server.start()
-    return server
+    return started(MilvusServer())

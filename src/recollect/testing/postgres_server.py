@@ -6,7 +6,6 @@ database in it for one test. The server can also be stopped, killed and frozen, 
 
 from __future__ import annotations
 
-import atexit
 import os
 import pwd
 import shutil
@@ -20,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from recollect.testing.server_process import ServerProcess
+from recollect.testing.server_process import ServerProcess, started
 
 SUPERUSER = "postgres"
 # One that row-level security holds for; it owns its databases.
@@ -156,7 +155,4 @@ def _programs(folder: Path) -> Path:
 @cache
 def running_server() -> PostgresServer:
     """The one server of this process, started on first use."""
-    server = PostgresServer()
-    atexit.register(server.close)
-    server.start()
-    return server
+    return started(PostgresServer())

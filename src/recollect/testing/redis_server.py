@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import socket
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from recollect.testing.server_process import ServerProcess
+from recollect.testing.server_process import ServerProcess, started
 
 
 class RedisServer(ServerProcess):
@@ -63,7 +62,4 @@ def _program() -> str:
 @cache
 def running_redis() -> RedisServer:
     """The one server of this process, started on first use."""
-    server = RedisServer()
-    atexit.register(server.close)
-    server.start()
-    return server
+    return started(RedisServer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -9,10 +10,11 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 # Ends the server when our end of the pipe closes, however that comes about; tells its number first.
 _WATCHED = '"$@" & server=$!; echo $server > "$0"; read _; kill -{signal} $server; wait $server'
+_S = TypeVar("_S", bound="ServerProcess")
 
 
 class ServerProcess:
@@ -81,3 +83,10 @@ class ServerProcess:
         """End it and remove its folder."""
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def started(server: _S) -> _S:
+    """The server, once it answers; it is closed when this process ends."""
+    atexit.register(server.close)
+    server.start()
+    return server

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from math import ceil
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -15,6 +14,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from recollect.errors import RecollectError
+from recollect.http.doors.parameters import query_names, strange_names
 from recollect.http.doors.refusals import ANY, CHANGING, NAMING, Refusal, Refused, Responses, Shape, plain, refusals
 from recollect.http.doors.rights import rights
 from recollect.http.errors import status_of
@@ -89,19 +89,11 @@ class _DoorRoute(APIRoute):
         return guarded
 
 
-def query_names(dependant: Dependant) -> Iterator[str]:
-    """The parameters of the address that a route knows, by itself or by what it depends on."""
-    yield from (parameter.alias for parameter in dependant.query_params)
-    for needed in dependant.dependencies:
-        yield from query_names(needed)
-
-
 def check_known(request: Request, known: set[str]) -> None:
     """Raise an InvalidField for a query parameter that means nothing: a mistyped filter would delete too much."""
-    for name in request.query_params:
-        if name not in known:
-            told = f"known are {', '.join(sorted(known))}" if known else "this path takes none"
-            raise InvalidField(_shown(name), f"is no query parameter here; {told}")
+    if strange := strange_names(request, known):
+        told = f"known are {', '.join(sorted(known))}" if known else "this path takes none"
+        raise InvalidField(_shown(strange[0]), f"is no query parameter here; {told}")
 
 
 def refusal_of(error: RecollectError | RequestValidationError | HTTPException) -> Refusal:

@@ -10,8 +10,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from recollect.errors import InvalidInput
-from recollect.http.doors.door import query_names
 from recollect.http.doors.own.answers import ANY
+from recollect.http.doors.parameters import query_names, strange_names
 from recollect.http.doors.rights import rights
 from recollect.http.late_service import service_of
 from recollect.service import Service
@@ -34,7 +34,7 @@ class OwnRoute(APIRoute):
         known = frozenset(query_names(self.dependant))
 
         async def handler(request: Request) -> Response:
-            if strange := [name for name in request.query_params if name not in known]:
+            if strange := strange_names(request, known):
                 raise InvalidInput(_unknown(strange[0], known))
             try:
                 return await handle(request)

@@ -8,7 +8,7 @@ from recollect.http.proxy.steering import HEADER_PREFIX
 from recollect.http.upstream.protocol import Header
 
 # They speak of one connection only, and there are two.
-_HOP = frozenset({
+OF_ONE_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"trailers", b"transfer-encoding", b"upgrade", b"expect",
 })  # fmt: skip
@@ -31,7 +31,7 @@ def to_upstream(headers: Sequence[Header], *, length: int | None = None) -> list
     return [
         (name, value)
         for name, value in headers
-        if (low := name.lower()) not in _HOP
+        if (low := name.lower()) not in OF_ONE_HOP
         and low not in named
         and low != b"host"
         and not low.startswith(_OURS)
@@ -58,7 +58,7 @@ def to_client(headers: Sequence[Header], told: Mapping[str, str], *, length: int
     passed = [
         (name, value)
         for name, value in headers
-        if (low := name.lower()) not in _HOP
+        if (low := name.lower()) not in OF_ONE_HOP
         and low not in named
         and low != b"date"
         and not low.startswith(_OURS)

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recollect.errors import RecollectError
 from recollect.http.auth.caller import CALLER, Caller
+from recollect.http.proxy import client
 from recollect.http.proxy.steering import Steering
 from recollect.http.responses.parts import Parts
 from recollect.http.responses.wrong import TooLarge, error_answer
@@ -20,10 +21,6 @@ from recollect.http.upstream.protocol import Header
 from recollect.model.scope import Scope as Whose
 
 _JSON: Header = (b"content-type", b"application/json")
-
-
-class ClientLeft(Exception):
-    """Whoever asked is gone; nobody is left to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +62,19 @@ class Request:
 
     async def body(self) -> bytes:
         """The whole body."""
-        pieces, size = [], 0
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientLeft
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            if size > self.parts.max_body_bytes:
-                raise TooLarge(f"the body is larger than {self.parts.max_body_bytes:,} bytes; send less at a time")
-            if not message.get("more_body", False):
-                return b"".join(pieces)
+        most = self.parts.max_body_bytes
+        try:
+            return await client.read_whole(self.receive, most)
+        except client.TooLarge:
+            raise TooLarge(f"the body is larger than {most:,} bytes; send less at a time") from None
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:
         """Send the head of an answer."""
-        await self.send({"type": "http.response.start", "status": status, "headers": list(headers)})
+        await self.send(client.head(status, list(headers)))
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
         """Send a piece of the body; the last one says that no more comes."""
-        await self.send({"type": "http.response.body", "body": body, "more_body": more})
+        await self.send(client.part(body, more=more))
 
     async def answer(self, status: int, body: bytes, headers: Sequence[Header] = ()) -> None:
         """Send an answer in one piece."""
@@ -102,7 +93,7 @@ class Request:
         try:
             await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                raise ClientLeft
+                raise client.Gone
             await working
         finally:
             working.cancel()
@@ -135,7 +126,7 @@ class Endpoint:
         request = Request(scope, receive, noting, self._parts_of(scope))
         try:
             await self._handler(request)
-        except ClientLeft:
+        except client.Gone:
             return
         except RecollectError as error:
             if begun:

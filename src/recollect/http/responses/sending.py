@@ -6,17 +6,13 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from recollect.http.proxy.headers import OF_ONE_HOP
 from recollect.http.responses.asked import Asked, Json
 from recollect.http.responses.sse import object_in
 from recollect.http.upstream.protocol import Header, Reply
 
 # Sent anew, or meant for one hop only.
-_NOT_SENT = frozenset(
-    {
-        b"host", b"content-length", b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade",
-        b"proxy-authorization", b"proxy-authenticate", b"proxy-connection", b"expect", b"accept-encoding",
-    }
-)  # fmt: skip
+_NOT_SENT = OF_ONE_HOP | {b"host", b"content-length", b"accept-encoding"}
 # Statuses with which servers say that they have no such path.
 _NO_SUCH_PATH = (404, 405, 501)
 

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from recollect.models import openai_wire
+from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.postgres_server import running_server
 from recollect.testing.scripted_llm import ScriptedLLM
 
@@ -50,6 +52,15 @@ def llm() -> Iterator[ScriptedLLM]:
 def client(llm: ScriptedLLM) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(base_url=llm.base_url, api_key="sk-test", max_retries=0, timeout=60) as sdk:
         yield sdk
+
+
+@pytest.fixture
+async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
+    """The client of a small model, which tries again at once."""
+    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
+    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
+    yield chat
+    await chat.close()
 
 
 @pytest.fixture

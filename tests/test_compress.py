@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 from conversation_samples import ANN, BY, HAWAII, NOW, a_ledger, after, apply, kept, long_talk, state, talk
 
@@ -14,21 +12,12 @@ from recollect.model.change import Add, Forget
 from recollect.model.erase import Erase, Target
 from recollect.model.memory import Category, MemoryType, Trust
 from recollect.model.scope import Level, Scope
-from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import http_error
 from recollect.testing.llm_server import Recorded
 from recollect.testing.scripted_llm import ScriptedLLM
 
 FIVE = [(1, 10), (11, 30), (31, 50), (51, 70), (71, 90)]
-
-
-@pytest.fixture
-async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
-    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
-    yield chat
-    await chat.close()
 
 
 def shelves(request: Recorded) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,6 @@ from recollect.errors import ModelUnavailable
 from recollect.model.change import Add
 from recollect.model.erase import Erase, Target
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
-from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -62,14 +60,6 @@ FIXED: dict[str, Any] = {
     "lessons": ["Error 403 on the login page goes away when the session table is reset"],
     "summary": "The user asked for help with the login page; resetting the session table worked.",
 }
-
-
-@pytest.fixture
-async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
-    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
-    yield chat
-    await chat.close()
 
 
 def records(changes: tuple[Any, ...]) -> list[MemoryRecord]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, T
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.models import openai_wire
 from recollect.models.embedding import EmbeddingModel
 from recollect.models.openai_chat import OpenAIChat
 from recollect.prompts import prompt
@@ -28,14 +26,6 @@ from recollect.write.settling.resolve import resolve
 
 ANNA = Scope("anna")
 HAWAII = "The budget for the Hawaii trip is $10,000"
-
-
-@pytest.fixture
-async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
-    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
-    yield chat
-    await chat.close()
 
 
 def known(content: str, **fields: Any) -> MemoryRecord:

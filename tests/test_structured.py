@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -31,14 +31,6 @@ GOOD = {"facts": [{"id": 0, "content": "The budget for the Hawaii trip is $10,00
 HAWAII = ["The budget for the Hawaii trip is $10,000"]
 NO_SCHEMA = {"error": {"message": "Unknown parameter: 'response_format.json_schema'"}}
 NO_TOOLS = {"error": {"message": "tools are not supported by this model"}}
-
-
-@pytest.fixture
-async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
-    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
-    yield chat
-    await chat.close()
 
 
 def contents(answer: object) -> Partial[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -22,7 +22,6 @@ from recollect.model.change import Add, Forget, Update
 from recollect.model.erase import Erase, Target
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.turn import Conversation
-from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import Fault, html_page, http_error, no_body, truncated
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -33,14 +32,6 @@ GOOD = (
 )
 MORE = ("My sister Maria is allergic to nuts.", "I will keep that in mind for restaurants.")
 BETTER = GOOD + " Maria is allergic to nuts."
-
-
-@pytest.fixture
-async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
-    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
-    yield chat
-    await chat.close()
 
 
 def summed_up() -> Conversation:

@@ -19,7 +19,6 @@ from recollect.model.erase import Erase, Target
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
-from recollect.models import openai_wire
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
@@ -43,14 +42,6 @@ COMPOSE = "The user prefers docker-compose to deploy payment-service"
 async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
     async with ledger_in(tmp_path, EMBEDDER.model) as ledger:
         yield ledger
-
-
-@pytest.fixture
-async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
-    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
-    chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
-    yield chat
-    await chat.close()
 
 
 @pytest.fixture

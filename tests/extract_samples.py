@@ -1,0 +1,49 @@
+"""What tests of extraction say, and how they ask a model what is to be learned from it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from recollect.model.scope import Scope
+from recollect.model.turn import Role, Turn
+from recollect.models.openai_chat import OpenAIChat
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write.extraction.extract import Extracted, Limits, extract
+
+TUESDAY = datetime(2026, 3, 10, 12, tzinfo=UTC)
+HAWAII = "I'm planning a trip to Hawaii. My budget is $10,000."
+BUDGET = "The budget for the Hawaii trip is $10,000"
+
+
+def turn(said: str, *, id: str = "t1", role: Role = Role.USER, at: datetime = TUESDAY, **fields: Any) -> Turn:
+    return Turn(id=id, scope=Scope("anna"), role=role, content=said, said_at=at, **fields)
+
+
+def assistant(said: str, *, id: str = "a1") -> Turn:
+    return turn(said, id=id, role=Role.ASSISTANT)
+
+
+def claim(content: str, **fields: Any) -> dict[str, Any]:
+    whole = {
+        "turns": [1], "content": content, "by": "user", "type": "semantic", "category": "fact", "key": None,
+        "value": None, "importance": 0.8, "confidence": 0.9, "when": None, "change": "new",
+    }  # fmt: skip
+    return {**whole, **fields}
+
+
+async def run(chat: OpenAIChat, *turns: Turn, **options: Any) -> Extracted:
+    limits = Limits(**{name: options.pop(name) for name in list(options) if name in Limits.__dataclass_fields__})
+    return await extract(turns, chat=chat, now=TUESDAY, limits=limits, **options)
+
+
+def shown(llm: ScriptedLLM) -> str:
+    return str(llm.calls("chat")[0].json["messages"][0]["content"])
+
+
+def talk_lines(llm: ScriptedLLM) -> list[dict[str, Any]]:
+    """The lines of data that the model was shown."""
+    fence = next(line for line in shown(llm).split("\n") if line.startswith("=== "))
+    inside = shown(llm).split(f"\n{fence}\n")[1]
+    return [json.loads(line) for line in inside.split("\n")]

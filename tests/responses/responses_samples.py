@@ -1,4 +1,4 @@
-"""The server for tests of the Responses API, with an ear at its memory."""
+"""The server for tests of the Responses API, with an ear at its memory, and what it is asked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import openai
 from served_proxy import Served
 
 from recollect.http.proxy.memory import ChatMemory, Exchange
 from recollect.http.proxy.routes import Proxy
 from recollect.http.responses.parts import Mode, Parts
+from recollect.testing.llm_faults import http_error
+from recollect.testing.scripted_llm import ScriptedLLM
+
+OFF = {"memory_config": {"enabled": False, "auto_store": False}}
+CHAT_ONLY = http_error(404, "404 page not found")
 
 
 class Overheard:
@@ -70,3 +76,21 @@ def running(base_url: str, mode: Mode = "auto") -> Iterator[Running]:
             yield server
         finally:
             server.stop()
+
+
+def client_of(server: Running, **headers: str) -> openai.OpenAI:
+    """OpenAI's client of the server."""
+    return openai.OpenAI(
+        base_url=server.url, api_key="sk-test", max_retries=0, timeout=60, default_headers=headers or None
+    )
+
+
+def last(llm: ScriptedLLM) -> dict[str, Any]:
+    """What the upstream was last asked, of what it answered."""
+    asked: dict[str, Any] = llm.answers[-1][0].json
+    return asked
+
+
+def said_to(llm: ScriptedLLM) -> str:
+    """The same, as text."""
+    return llm.answers[-1][0].text

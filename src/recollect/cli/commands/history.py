@@ -11,7 +11,7 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
-from recollect.cli.numbers import WholeNumber
+from recollect.cli.numbers import WholeNumber, limit_option
 from recollect.cli.records import ID, short_time
 from recollect.cli.table import Column, Row, print_table
 from recollect.cli.terminal import dim, print_json, say
@@ -30,15 +30,7 @@ _WHO = Column("WHO", optional=True)
 
 @click.command(cls=Command, examples=("recollect history --user alex", "recollect history ID --user alex"))
 @click.argument("memory_id", metavar="[ID]", required=False)
-@click.option(
-    "--limit",
-    "-n",
-    type=WholeNumber(1, 1000),
-    default=20,
-    metavar="N",
-    show_default=True,
-    help="How many at once.",
-)
+@limit_option("How many at once.")
 @click.option("--before", type=WholeNumber(1), metavar="CHANGE", help="Only changes before this number.")
 @pass_given
 def history(given: Given, memory_id: str | None, limit: int, before: int | None) -> None:

@@ -10,7 +10,7 @@ import click
 from recollect.cli.command import Command
 from recollect.cli.filters import choice
 from recollect.cli.given import Given, pass_given
-from recollect.cli.numbers import WholeNumber
+from recollect.cli.numbers import limit_option
 from recollect.cli.records import counted, short_time
 from recollect.cli.table import Column, Row, print_table
 from recollect.cli.terminal import bold, dim, print_json, say
@@ -42,9 +42,7 @@ _AT_ONCE = 1000
 @click.option("--state", "states", **choice(JobState), multiple=True, help="Only jobs in this state.")
 @click.option("--replay", metavar="JOB", help="Have a dead or cancelled job done after all; 'all' for all of them.")
 @click.option("--cancel", metavar="JOB", help="Keep a job from having any effect.")
-@click.option(
-    "--limit", "-n", type=WholeNumber(1, 1000), default=20, metavar="N", show_default=True, help="How many."
-)
+@limit_option()
 @pass_given
 def jobs(given: Given, states: tuple[str, ...], replay: str | None, cancel: str | None, limit: int) -> None:
     """Show the work behind the answers, and set right what failed.

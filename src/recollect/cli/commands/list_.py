@@ -7,7 +7,7 @@ import click
 from recollect.cli.command import Command
 from recollect.cli.filters import filter_options
 from recollect.cli.given import Given, pass_given
-from recollect.cli.numbers import WholeNumber
+from recollect.cli.numbers import limit_option
 from recollect.cli.records import CATEGORY, CREATED, ID, MEMORY, short_time
 from recollect.cli.table import Column, print_table
 from recollect.cli.terminal import dim, print_json, say
@@ -29,15 +29,7 @@ _STATUS_HELP = f"{', '.join(Status)} or all. [default: active]"
         "recollect list --user alex --status forgotten",
     ),
 )
-@click.option(
-    "--limit",
-    "-n",
-    type=WholeNumber(1, 1000),
-    default=20,
-    metavar="N",
-    show_default=True,
-    help="How many at once.",
-)
+@limit_option("How many at once.")
 @click.option("--cursor", metavar="CURSOR", help="Go on after the page that ended with this.")
 @click.option("--status", type=_STATUSES, metavar="STATUS", default="active", help=_STATUS_HELP)
 @click.option("--turns", is_flag=True, help="What was said as well.")

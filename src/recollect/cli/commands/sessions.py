@@ -8,7 +8,7 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.given import Given, pass_given
-from recollect.cli.numbers import WholeNumber
+from recollect.cli.numbers import limit_option
 from recollect.cli.records import short_time
 from recollect.cli.table import Column, Row, print_table
 from recollect.cli.terminal import bold, dim, print_json, say
@@ -35,9 +35,7 @@ _ALL = 1000
     examples=("recollect sessions --user alex", "recollect sessions --project trip --user alex"),
 )
 @click.option("--end", is_flag=True, help="End the session named by --session, and wait for what comes of it.")
-@click.option(
-    "--limit", "-n", type=WholeNumber(1, 1000), default=20, metavar="N", show_default=True, help="How many."
-)
+@limit_option()
 @pass_given
 def sessions(given: Given, end: bool, limit: int) -> None:
     """List sessions, or end one.

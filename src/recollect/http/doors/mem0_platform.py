@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 
 from recollect.errors import InvalidInput, NotAllowed, NotFound
+from recollect.http.doors import mem0_alike as alike
 from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors import mem0_work as work
@@ -17,7 +18,7 @@ from recollect.http.doors.door import Door, check_known
 from recollect.http.doors.finding import NO_TURNS
 from recollect.http.doors.mem0_filter_schema import FILTER, MOST_CHARS
 from recollect.http.doors.mem0_names import FIELDS, entity, read_names
-from recollect.http.doors.mem0_parameters import AgentName, AppName, EntityName, MemoryId, RunName, UserName
+from recollect.http.doors.mem0_parameters import EntityName, MemoryId, Whose
 from recollect.http.doors.own.filter_schema import MARK
 from recollect.model.query import Listing
 
@@ -50,17 +51,9 @@ async def ping() -> shapes.Mem0Pong:
     return shapes.Mem0Pong()
 
 
-@router.post("/v1/memories/", operation_id="mem0_add_before", responses=router.failing(404))
-@router.post("/v3/memories/add/", responses=router.failing(404))
-async def add(caller: Asking, service: Serving, asked: given.Mem0Add) -> shapes.Mem0Added:
-    """Learn from messages, or keep them word for word; gives what was added."""
-    return await work.add(service, caller, asked)
-
-
-@router.post("/v3/memories/search/")
-async def search(caller: Asking, service: Serving, settings: Set, asked: given.Mem0Search) -> shapes.Mem0Results:
-    """The memories that fit a query, best first."""
-    return shapes.Mem0Results(results=await work.search(service, caller, settings, asked))
+router.post("/v3/memories/add/", responses=router.failing(404))(alike.add)
+router.post("/v1/memories/", operation_id="mem0_add_before", responses=router.failing(404))(alike.add)
+router.post("/v3/memories/search/")(alike.search)
 
 
 @router.post("/v1/memories/search/", operation_id="mem0_search_first")
@@ -102,15 +95,12 @@ async def get_all_first(
     caller: Asking,
     service: Serving,
     request: Request,
-    user_id: UserName = None,
-    agent_id: AgentName = None,
-    app_id: AppName = None,
-    run_id: RunName = None,
+    whose: Whose,
     page: Page = None,
     page_size: PageSize = 100,
 ) -> shapes.Mem0Paged | shapes.Rows:
     """The memories of those who are named, newest first, as the first clients ask for them."""
-    asked = given.Mem0Wanted(user_id=user_id, agent_id=agent_id, app_id=app_id, run_id=run_id)
+    asked = given.Mem0Wanted.model_validate(whose)
     told = await _paged(caller, service, request, asked, page or 1, page_size)
     return told if page else told.results
 
@@ -132,16 +122,12 @@ async def delete_all(
     caller: Asking,
     service: Serving,
     request: Request,
-    user_id: UserName = None,
-    agent_id: AgentName = None,
-    app_id: AppName = None,
-    run_id: RunName = None,
+    whose: Whose,
     filters: Whole = None,
 ) -> shapes.Mem0Told:
     """Forget all memories of those who are named; it can be undone."""
     check_known(request, {*FIELDS, "filters", *_THEIRS})
-    names = read_names({"user_id": user_id, "agent_id": agent_id, "app_id": app_id, "run_id": run_id})
-    await work.delete_all(service, caller, names, _read_filters(filters))
+    await work.delete_all(service, caller, read_names(whose), _read_filters(filters))
     return shapes.Mem0Told(message="Memories deleted successfully!")
 
 
@@ -159,10 +145,7 @@ def _read_filters(text: str | None) -> dict[str, Any]:
     raise InvalidInput('filters is an object in JSON, such as {"user_id": "alex"}')
 
 
-@router.get("/v1/memories/{memory_id}/")
-async def get(caller: Asking, service: Serving, memory_id: MemoryId) -> shapes.Mem0Memory:
-    """One memory."""
-    return shapes.Mem0Memory.model_validate(await work.get(service, caller, memory_id))
+router.get("/v1/memories/{memory_id}/")(alike.get)
 
 
 @router.put("/v1/memories/{memory_id}/")
@@ -180,10 +163,7 @@ async def delete(caller: Asking, service: Serving, memory_id: MemoryId) -> shape
     return shapes.Mem0Told(message="Memory deleted successfully!")
 
 
-@router.get("/v1/memories/{memory_id}/history/")
-async def history(caller: Asking, service: Serving, memory_id: MemoryId) -> list[shapes.Mem0Happened]:
-    """What happened to a memory, oldest first."""
-    return await work.history(service, caller, memory_id)
+router.get("/v1/memories/{memory_id}/history/")(alike.history)
 
 
 @router.put("/v1/batch/", responses=router.failing(404))

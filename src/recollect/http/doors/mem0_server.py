@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import Body, HTTPException, Query, Request
 
+from recollect.http.doors import mem0_alike as alike
 from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors import mem0_work as work
-from recollect.http.doors.asking import Asking, Serving, Set
+from recollect.http.doors.asking import Asking, Serving
 from recollect.http.doors.door import Door, check_known
 from recollect.http.doors.mem0_names import FIELDS, read_names
-from recollect.http.doors.mem0_parameters import AgentName, AppName, MemoryId, RunName, UserName
+from recollect.http.doors.mem0_parameters import MemoryId, Whose
 
 router = Door(
     called="mem0_server",
@@ -25,24 +26,18 @@ router = Door(
 _MOST = 1000
 
 
-@router.post("/memories", responses=router.failing(404))
-async def add(caller: Asking, service: Serving, asked: given.Mem0Add) -> shapes.Mem0Added:
-    """Learn from messages, or keep them word for word; gives what was added."""
-    return await work.add(service, caller, asked)
+router.post("/memories", responses=router.failing(404))(alike.add)
 
 
 @router.get("/memories")
 async def get_all(
     caller: Asking,
     service: Serving,
-    user_id: UserName = None,
-    agent_id: AgentName = None,
-    app_id: AppName = None,
-    run_id: RunName = None,
+    whose: Whose,
     limit: Annotated[int, Query(ge=1, le=_MOST, description="How many at most.")] = 100,
 ) -> shapes.Mem0Results:
     """The memories of those who are named, newest first."""
-    asked = given.Mem0Wanted(user_id=user_id, agent_id=agent_id, app_id=app_id, run_id=run_id)
+    asked = given.Mem0Wanted.model_validate(whose)
     return shapes.Mem0Results(results=(await work.listed(service, caller, asked, page=1, size=limit))[1])
 
 
@@ -51,28 +46,16 @@ async def delete_all(
     caller: Asking,
     service: Serving,
     request: Request,
-    user_id: UserName = None,
-    agent_id: AgentName = None,
-    app_id: AppName = None,
-    run_id: RunName = None,
+    whose: Whose,
 ) -> shapes.Mem0Told:
     """Forget all memories of those who are named; it can be undone."""
     check_known(request, set(FIELDS))
-    names = read_names({"user_id": user_id, "agent_id": agent_id, "app_id": app_id, "run_id": run_id})
-    await work.delete_all(service, caller, names, {})
+    await work.delete_all(service, caller, read_names(whose), {})
     return shapes.Mem0Told(message="All relevant memories deleted")
 
 
-@router.post("/search")
-async def search(caller: Asking, service: Serving, settings: Set, asked: given.Mem0Search) -> shapes.Mem0Results:
-    """The memories that fit a query, best first."""
-    return shapes.Mem0Results(results=await work.search(service, caller, settings, asked))
-
-
-@router.get("/memories/{memory_id}")
-async def get(caller: Asking, service: Serving, memory_id: MemoryId) -> shapes.Mem0Memory:
-    """One memory."""
-    return shapes.Mem0Memory.model_validate(await work.get(service, caller, memory_id))
+router.post("/search")(alike.search)
+router.get("/memories/{memory_id}")(alike.get)
 
 
 @router.put("/memories/{memory_id}")
@@ -89,10 +72,7 @@ async def delete(caller: Asking, service: Serving, memory_id: MemoryId) -> shape
     return shapes.Mem0Told(message="Memory deleted successfully")
 
 
-@router.get("/memories/{memory_id}/history")
-async def history(caller: Asking, service: Serving, memory_id: MemoryId) -> list[shapes.Mem0Happened]:
-    """What happened to a memory, oldest first."""
-    return await work.history(service, caller, memory_id)
+router.get("/memories/{memory_id}/history")(alike.history)
 
 
 @router.post("/reset")

@@ -29,6 +29,11 @@ class Translation:
         self._is_done = False
 
     @property
+    def id(self) -> str:
+        """The id of the response."""
+        return str(self.response["id"])
+
+    @property
     def count(self) -> int:
         """How many events there were: the number of the next one."""
         return self._number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -11,11 +10,12 @@ from recollect.http.responses.asgi import Request
 from recollect.http.responses.asked import Json
 from recollect.http.responses.ids import fresh_id
 from recollect.http.responses.keeping import Keeper
-from recollect.http.responses.parts import UnderWay, memory_headers
+from recollect.http.responses.parts import memory_headers
 from recollect.http.responses.sending import header, read_whole, told_headers
 from recollect.http.responses.shape import begun
 from recollect.http.responses.sse import SseReader, object_in, written
 from recollect.http.responses.stream import Translation
+from recollect.http.responses.telling import Telling
 from recollect.http.responses.wrong import error_object
 from recollect.http.upstream.protocol import Header, Reply
 from recollect.model.times import now
@@ -58,35 +58,17 @@ async def answer_translated(request: Request, reply: Reply, keeper: Keeper, *, h
 async def _answer_streamed(
     request: Request, reply: Reply, keeper: Keeper, translation: Translation, headers: Sequence[Header]
 ) -> None:
-    parts, scope, task = keeper.parts, keeper.before.scope, asyncio.current_task()
-    assert task is not None
-    key = (scope.user, translation.response["id"])
-    under_way = parts.under_way[key] = UnderWay(scope, task, lambda: translation.response)
-    is_kept = False
-    try:
+    def cancelled() -> bytes:
+        return written([{**_CANCELLED, "sequence_number": translation.count}])
+
+    async with Telling(request, keeper, translation, last=cancelled) as telling:
         await request.start(200, [*_EVENTS, *headers])
         await request.write(written(translation.begin()))
         async for events in _events(reply, translation):
             if translation.is_over:
-                is_kept = True
-                await keeper.keep(translation.response)
+                await telling.keep()
             await request.write(written(events))
         await request.write(b"", more=False)
-    except asyncio.CancelledError:
-        if not under_way.is_cancelled:
-            raise
-        task.uncancel()
-        if not is_kept:
-            is_kept = True
-            translation.stop("cancelled")
-            await keeper.keep(translation.response)
-        await request.write(written([{**_CANCELLED, "sequence_number": translation.count}]), more=False)
-    finally:
-        del parts.under_way[key]
-        if not is_kept:
-            translation.stop("incomplete")
-            keeper.start(translation.response)
-        under_way.over.set()
 
 
 async def _events(reply: Reply, translation: Translation) -> AsyncIterator[list[Json]]:

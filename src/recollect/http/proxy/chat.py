@@ -16,7 +16,7 @@ from recollect.errors import InvalidInput, MissingUser, NotAllowed, UpstreamBrok
 from recollect.http.auth.caller import CALLER
 from recollect.http.auth.withheld import KEY_MISSING, lacks_key
 from recollect.http.proxy.body import Body, read_body
-from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, head, part, read_whole
+from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, answer_too_large, head, part, read_whole
 from recollect.http.proxy.headers import by_name, readable, to_client, to_upstream
 from recollect.http.proxy.hits import with_hits
 from recollect.http.proxy.listener import Listener
@@ -48,8 +48,7 @@ class ChatCompletions:
         except Gone:
             return
         except TooLarge:
-            most = self._max_body >> 20
-            await answer_error(send, 413, f"the body is larger than {most} MiB", code="body_too_large")
+            await answer_too_large(send, self._max_body)
             return
         except NotAllowed as error:
             await answer_error(send, 403, str(error), code="not_allowed")

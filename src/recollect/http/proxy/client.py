@@ -107,3 +107,8 @@ async def answer_error(
     kind = "invalid_request_error" if status < 500 else "api_error"
     body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
     await answer_json(send, status, body, headers)
+
+
+async def answer_too_large(send: Send, most: int) -> None:
+    """Say how large a body may be."""
+    await answer_error(send, 413, f"the body is larger than {most >> 20} MiB", code="body_too_large")

@@ -11,7 +11,17 @@ from starlette.types import Receive, Scope, Send
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
 from recollect.http.auth.withheld import KEY_MISSING, lacks_key
-from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, body_of, head, part, read_whole
+from recollect.http.proxy.client import (
+    Gone,
+    TooLarge,
+    Watch,
+    answer_error,
+    answer_too_large,
+    body_of,
+    head,
+    part,
+    read_whole,
+)
 from recollect.http.proxy.headers import by_name, to_client, to_upstream
 from recollect.http.upstream.protocol import Ask, Reply, Upstream
 from recollect.http.upstream.upstreams import Upstreams
@@ -36,8 +46,7 @@ class Passthrough:
             except Gone:
                 return
             except TooLarge:
-                most = self._max_body >> 20
-                await answer_error(send, 413, f"the body is larger than {most} MiB", code="body_too_large")
+                await answer_too_large(send, self._max_body)
                 return
             except UpstreamUnavailable as error:
                 _log.warning("%s", error)

@@ -49,9 +49,8 @@ def _covers(erasure: Erasure, scope: Scope) -> bool:
     return erasure.target is Target.SESSION and (erasure.project, erasure.session) == (scope.project, scope.session)
 
 
-def _as_kept(scope: Scope, record: MemoryRecord) -> Turn:
-    if record.category is not Category.TURN or record.scope != scope or "position" not in record.detail:
-        raise Conflict(f"{record.id} is the id of something else; give the turn its own")
+def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
+    """The turn that was kept as this record."""
     return Turn(
         id=record.id,
         scope=scope,
@@ -59,5 +58,11 @@ def _as_kept(scope: Scope, record: MemoryRecord) -> Turn:
         content=record.content,
         said_at=record.created_at,
         name=record.detail.get("name"),
-        position=record.detail["position"],
+        position=position,
     )
+
+
+def _as_kept(scope: Scope, record: MemoryRecord) -> Turn:
+    if record.category is not Category.TURN or record.scope != scope or "position" not in record.detail:
+        raise Conflict(f"{record.id} is the id of something else; give the turn its own")
+    return turn_of(scope, record, record.detail["position"])

@@ -18,7 +18,7 @@ from recollect.model.response import KeptResponse, Plain, Thread
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 from recollect.model.traits import speaker_of, traits_of
-from recollect.model.turn import Conversation, Role, Turn
+from recollect.model.turn import Conversation
 from recollect.models.embedding import EmbeddingModel
 
 
@@ -103,18 +103,6 @@ def lines_of(
         )
     ]
     return found[::-1] if after is None else found
-
-
-def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
-    return Turn(
-        id=record.id,
-        scope=scope,
-        role=Role(record.detail["role"]),
-        content=record.content,
-        said_at=record.created_at,
-        name=record.detail.get("name"),
-        position=position,
-    )
 
 
 def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexRow:

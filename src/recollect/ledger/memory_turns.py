@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict
-from recollect.ledger.again import sift
+from recollect.ledger.again import sift, turn_of
 from recollect.ledger.memory_erase import MemoryErasing
-from recollect.ledger.memory_rows import turn_of
 from recollect.model.change import Add, By
 from recollect.model.erase import user_digest
 from recollect.model.job import Appended, NewJob

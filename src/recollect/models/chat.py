@@ -92,6 +92,25 @@ class AnsweringChat(Chat, Protocol):
         ...
 
 
+class Completing:
+    """What `complete` is for a chat that tells what its answers cost."""
+
+    async def complete(
+        self: AnsweringChat,
+        messages: Sequence[ChatMessage],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        timeout_s: float | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> str:
+        """What the model answers, without its thinking; no answer is a ModelUnavailable."""
+        answer = await self.answer(
+            messages, max_tokens=max_tokens, temperature=temperature, timeout_s=timeout_s, schema=schema
+        )
+        return answer.text
+
+
 @runtime_checkable
 class ConversingChat(Chat, Protocol):
     """A chat that can be given tools, and takes messages as OpenAI's API has them."""

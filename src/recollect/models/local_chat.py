@@ -18,7 +18,7 @@ from typing import Any
 
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models import local_server
-from recollect.models.chat import Answer, ChatMessage, Form, Said
+from recollect.models.chat import Answer, ChatMessage, Completing, Form, Said
 from recollect.models.local_files import find_model
 from recollect.models.openai_chat import OpenAIChat
 
@@ -40,7 +40,7 @@ class _Running:
     chat: OpenAIChat
 
 
-class LocalChat:
+class LocalChat(Completing):
     """Runs the model on the first question; `name` is a path to a GGUF file, or the name of a model that is known."""
 
     def __init__(self, name: str, *, context_tokens: int = CONTEXT_TOKENS, timeout_s: float = 60.0) -> None:
@@ -65,21 +65,6 @@ class LocalChat:
             return None
         process = starting.result().process
         return process.pid if process.returncode is None else None
-
-    async def complete(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        """What the model answers, without its thinking; no answer is a ModelUnavailable."""
-        answer = await self.answer(
-            messages, max_tokens=max_tokens, temperature=temperature, timeout_s=timeout_s, schema=schema
-        )
-        return answer.text
 
     async def answer(
         self,

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.message import text_of
 from recollect.model.text import mended_text
-from recollect.models.chat import Answer, ChatMessage, Form, Said, Wish
+from recollect.models.chat import Answer, ChatMessage, Completing, Form, Said, Wish
 from recollect.models.openai_wire import OpenAIWire
 from recollect.models.unreadable import what_is_wrong
 
@@ -26,7 +26,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 _JSON_STARTS = ("{", "[", "`")
 
 
-class OpenAIChat:
+class OpenAIChat(Completing):
     """Asks POST {base_url}/chat/completions; `timeout_s` is the longest wait for an answer, tries included."""
 
     def __init__(self, base_url: str, api_key: str = "", *, model: str, timeout_s: float = 60.0) -> None:
@@ -48,24 +48,6 @@ class OpenAIChat:
     def model(self) -> str:
         return self._model
 
-    async def complete(
-        self,
-        messages: Sequence[ChatMessage],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        timeout_s: float | None = None,
-        schema: Mapping[str, Any] | None = None,
-    ) -> str:
-        """What the model answers, without its thinking; no answer is a ModelUnavailable.
-
-        `schema` goes to the server in its strict form: every object closed, every property required.
-        """
-        answer = await self.answer(
-            messages, max_tokens=max_tokens, temperature=temperature, timeout_s=timeout_s, schema=schema
-        )
-        return answer.text
-
     async def answer(
         self,
         messages: Sequence[ChatMessage],
@@ -76,7 +58,10 @@ class OpenAIChat:
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
     ) -> Answer:
-        """What the model answers and what it cost; an answer without words is a BrokenAnswer."""
+        """What the model answers and what it cost; an answer without words is a BrokenAnswer.
+
+        `schema` goes to the server in its strict form: every object closed, every property required.
+        """
         asked: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],

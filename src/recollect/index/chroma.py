@@ -29,7 +29,7 @@ _ROWS, _PAGE = 1_000, 10_000
 
 
 class ChromaOptions(EngineOptions):
-    """The same of Chroma."""
+    """What Chroma is told."""
 
     __slots__ = ()
 

@@ -35,7 +35,7 @@ _BEHIND, _STRONG = "Bounded", "Strong"
 
 
 class MilvusOptions(EngineOptions):
-    """The same of Milvus."""
+    """What Milvus is told."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The running summary and the end of a session: brought up to date, never replaced by anything worse."""
+"""The running summary: brought up to date, never replaced by anything worse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from conversation_samples import ANN, BY, DAY, HAWAII, NOW, a_ledger, after, apply, kept, state, talk
 
 from recollect.conversation.asking import tidied
-from recollect.conversation.close import close
 from recollect.conversation.extracts import extracts, split_extracts
 from recollect.conversation.run import looks_like_task
 from recollect.conversation.summarise import invocations, summarise, summary_id
@@ -352,79 +351,6 @@ class TestInvocations:
         kept_ones = after(state(), invocations(state(), turns, now=NOW)).invocations
         assert len(kept_ones) == MAX_INVOCATIONS
         assert kept_ones[-1]["turn_end"] == len(turns)
-
-
-class TestTheEndOfASession:
-    """The worked example: On Dec 29 2024, user planned Hawaii vacation with $10K budget."""
-
-    async def test_it_writes_one_episode_with_its_date(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.reply("On Dec 29 2024, user planned Hawaii vacation with $10K budget")
-        turns = talk(*HAWAII)
-        ledger = await a_ledger(turns)
-        conversation = await apply(ledger, state(turns), await close(state(turns), turns, chat=chat, now=NOW))
-        [episode] = await kept(ledger)
-        assert episode.content == "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
-        assert (episode.category, episode.detail["kind"], episode.occurred_at) == (
-            Category.EPISODE,
-            "session",
-            turns[0].said_at,
-        )
-        assert episode.evidence == tuple(turn.id for turn in turns)
-        assert conversation.closed_at == NOW
-        assert "On Dec 29 2024, the user planned a trip to Lisbon" in llm.calls("chat")[0].text
-
-    async def test_a_date_the_model_left_out_is_put_before_it(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.reply("The user planned a Hawaii vacation with a budget of $10,000.")
-        turns = talk(*HAWAII)
-        [change] = (await close(state(turns), turns, chat=chat, now=NOW)).changes
-        assert isinstance(change, Add)
-        assert change.record.content == "On Dec 29 2024: The user planned a Hawaii vacation with a budget of $10,000."
-
-    async def test_without_a_model_it_quotes_the_user(self) -> None:
-        turns = talk(*HAWAII)
-        [change] = (await close(state(turns), turns, chat=None, now=NOW)).changes
-        assert isinstance(change, Add)
-        assert change.record.content.startswith("On Dec 29 2024, the user said: “")
-        assert "$10,000" in change.record.content
-        assert change.record.detail["made"] == "extract"
-
-    async def test_closed_twice_there_is_still_one(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.default = "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
-        turns = talk(*HAWAII)
-        ledger = await a_ledger(turns)
-        conversation = await apply(ledger, state(turns), await close(state(turns), turns, chat=chat, now=NOW))
-        await apply(ledger, conversation, await close(conversation, turns, chat=chat, now=NOW))
-        assert len(await kept(ledger)) == len(llm.calls("chat")) == 1
-
-    async def test_a_session_that_goes_on_gets_another_with_its_own_date(self) -> None:
-        turns = talk(*HAWAII)
-        later = talk("My flight to Hawaii moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))
-        closed = after(state(turns), await close(state(turns), turns, chat=None, now=NOW))
-        [change] = (await close(closed, [*turns, *later], chat=None, now=NOW)).changes
-        assert isinstance(change, Add)
-        assert change.record.content.startswith("On Jan 2 2025, the user said: “My flight to Hawaii")
-        assert change.record.detail["turn_start"] == 7
-
-    async def test_over_several_days_it_says_from_when_to_when(self) -> None:
-        turns = [*talk(*HAWAII), *talk("My flight moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))]
-        [change] = (await close(state(turns), turns, chat=None, now=NOW)).changes
-        assert isinstance(change, Add)
-        assert change.record.content.startswith("On Dec 29 2024 to Jan 2 2025, the user said")
-
-    async def test_a_greeting_makes_no_episode_and_no_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        turns = talk("Hello!", "Hi! How can I help you?")
-        written = await close(state(turns), turns, chat=chat, now=NOW)
-        assert (written.changes, written.fields) == ((), {"closed_at": NOW})
-        assert not llm.calls("chat")
-
-    async def test_a_bad_answer_is_replaced_by_what_was_said(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.default = "On Dec 29 2024, the user planned a Hawaii vacation with a budget of $99,000."
-        turns = talk(*HAWAII)
-        written = await close(state(turns), turns, chat=chat, now=NOW)
-        [change] = written.changes
-        assert isinstance(change, Add)
-        assert "99,000" not in change.record.content
-        assert written.reasons == ("the model's summary was not used: nobody said 99000",)
 
 
 async def test_what_assistants_command_is_in_no_extract() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -40,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if not chosen and not drills and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > _ROOM_BYTES:
         # For the processes that tests start, too.
         os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
+
+
+def pytest_collection_finish() -> None:
+    """Have what was collected looked through for garbage no more: thousands of tests, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

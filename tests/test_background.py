@@ -66,3 +66,24 @@ def test_work_of_a_loop_that_has_ended_is_neither_waited_for_nor_in_the_way() ->
     assert not asyncio.run(begin())
     assert work.begun == 2
     asyncio.run(task.stop())
+
+
+async def test_who_is_cancelled_while_work_is_stopped_is_cancelled() -> None:
+    at_its_end, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            at_its_end.set()
+            await may_end.wait()
+
+    task = BackgroundTask(slow_to_end)
+    task.start()
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(task.stop())
+    await at_its_end.wait()
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    assert stopping.cancelled()
+    may_end.set()

@@ -362,7 +362,8 @@ class Care(Reviewing):
         try:
             if self._means.chat is None:
                 # Without a model it takes milliseconds, and whoever comes next finds it learned.
-                await asyncio.wait_for(self.worker.work_off(most=_LAST_JOBS), _GRACE_S)
+                async with asyncio.timeout(_GRACE_S):
+                    await self.worker.work_off(most=_LAST_JOBS)
         except TimeoutError:
             pass
         except RecollectError as error:

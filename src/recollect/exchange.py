@@ -104,7 +104,8 @@ class Exchange:
         while True:
             change = self.service.care.model_change
             try:
-                await asyncio.wait_for(change.moved.wait() if change else asyncio.sleep(LOOK_EVERY_S), LOOK_EVERY_S)
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await (change.moved.wait() if change else asyncio.sleep(LOOK_EVERY_S))
                 if change is not None:
                     change.moved.clear()
             except TimeoutError:

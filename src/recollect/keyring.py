@@ -155,7 +155,8 @@ class Keyring:
         if is_known and self._away is not None:
             raise TimeoutError
         try:
-            return await asyncio.wait_for(ask(), _WAIT_AGAIN_S if is_known else _WAIT_S)
+            async with asyncio.timeout(_WAIT_AGAIN_S if is_known else _WAIT_S):
+                return await ask()
         except (Unavailable, TimeoutError):
             if self._away is None:
                 self._away = asyncio.create_task(self._wait_for_ledger())
@@ -164,7 +165,8 @@ class Keyring:
     async def _wait_for_ledger(self) -> None:
         while True:
             try:
-                self._is_used = await asyncio.wait_for(self._ledger.has_keys(), _WAIT_S)
+                async with asyncio.timeout(_WAIT_S):
+                    self._is_used = await self._ledger.has_keys()
             except (RecollectError, TimeoutError):
                 await asyncio.sleep(_WAIT_AGAIN_S)
             else:

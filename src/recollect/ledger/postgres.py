@@ -319,7 +319,8 @@ class PostgresEngine:
         pool, self._pool = self._pool, None
         if pool is not None:
             try:
-                await asyncio.wait_for(pool.close(), CLOSE_S)
+                async with asyncio.timeout(CLOSE_S):
+                    await pool.close()
             except TimeoutError:
                 pool.terminate()
 

@@ -64,7 +64,8 @@ class PostgresWire:
             wait_s, is_sure = _ANSWER_S, False
             while True:
                 try:
-                    text = await asyncio.wait_for(heard.get(), wait_s)
+                    async with asyncio.timeout(wait_s):
+                        text = await heard.get()
                 except TimeoutError:
                     if wait_s == _ANSWER_S:
                         raise StoreUnavailable("what is told through PostgreSQL is not heard") from None

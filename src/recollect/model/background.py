@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 
@@ -35,8 +34,10 @@ class BackgroundTask:
         # One of an event loop that has ended is not to be waited for.
         if self._task is not None and self.is_running:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            # Not by awaiting the task itself: its end and that of who waits here would look the same.
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.result()
         self._task = None
 
     async def wait(self) -> None:

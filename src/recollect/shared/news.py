@@ -48,7 +48,8 @@ class News:
         event, name = asyncio.Event(), _named(user)
         self._waiting.setdefault(name, set()).add(event)
         try:
-            await asyncio.wait_for(event.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await event.wait()
         except TimeoutError:
             pass
         finally:

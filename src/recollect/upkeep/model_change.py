@@ -228,13 +228,12 @@ class ModelChange:
     @asynccontextmanager
     async def _held(self, model: EmbeddingModel, origin: Origin) -> AsyncIterator[None]:
         """Keep the lease that was taken, telling how far it is, as long as this lasts."""
-        keeping = asyncio.create_task(self._keep(model, origin))
+        keeping = BackgroundTask(lambda: self._keep(model, origin))
+        keeping.start()
         try:
             yield
         finally:
-            keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
+            await keeping.stop()
             with suppress(RecollectError):
                 await self._ledger.hold_model(model, origin, who=self._who, for_s=0, so_far=self._so_far)
 

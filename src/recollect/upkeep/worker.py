@@ -149,7 +149,8 @@ class Worker:
                 taken = 0
             if not taken or len(self._under_way) >= self._at_once:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), self._poll_s)
+                    async with asyncio.timeout(self._poll_s):
+                        await self._news.wait()
 
     async def _take(self) -> int:
         # One at a time: whoever looks whether anything is under way must not miss what is just being taken.
@@ -199,7 +200,8 @@ class Worker:
         self._come_home()
         self._end.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._end.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._end.wait()
 
     async def _keep(self, job: Job) -> None:
         """Renew the lease while the job runs."""

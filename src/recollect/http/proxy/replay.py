@@ -67,7 +67,8 @@ class Replay:
     async def bring_in(self) -> int:
         """Bring in all that waits and can be; gives how many turns that were, or raises why the ledger is away."""
         service = self._service()
-        await asyncio.wait_for(service.ping(), _PING_S)
+        async with asyncio.timeout(_PING_S):
+            await service.ping()
         count, behind = 0, set[Scope]()
         for path in await self._journal.take():
             count += await self._bring_in_file(path, service, behind)
@@ -136,4 +137,5 @@ class Replay:
     async def _remember(
         self, scope: Scope, messages: Sequence[Mapping[str, Any]], given_at: datetime, service: Service
     ) -> Remembered:
-        return await asyncio.wait_for(service.remember(scope, messages, by=BY, given_at=given_at), _APPEND_S)
+        async with asyncio.timeout(_APPEND_S):
+            return await service.remember(scope, messages, by=BY, given_at=given_at)

@@ -19,7 +19,8 @@ from recollect.settings import Settings
 from recollect.write.settling.resolution import Did
 
 # How much of what is said again must be seen as such; less of what no rule, or hardly one, was made for.
-FLOOR, LATE_FLOOR = 0.8, 0.75
+FLOOR = 0.8
+LATE_FLOORS = {"fifth": 0.75, "seventh": 0.75, "eighth": 0.55, "ninth": 0.7}
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 def test_the_statements_that_ship_are_many_and_none_is_both() -> None:
     cases = shipped_cases()
     kinds = Counter(case.kind for case in cases)
-    assert kinds[""] >= 1_600
-    assert sum(kinds[kind] for kind in STRICT) >= 3_300
+    assert kinds[""] >= 1_800
+    assert sum(kinds[kind] for kind in STRICT) >= 3_800
     assert set(kinds) == {"", *KINDS}
     assert {case.part for case in cases} == set(PARTS)
     same = {(case.first, case.second) for case in cases if not case.kind}
@@ -46,7 +47,8 @@ def test_no_dangerous_pair_is_merged_and_most_of_what_is_said_again_is() -> None
     assert told["wrongly_merged"] == []
     for part in told["parts"]:
         assert part["dangerous_merged"] == 0
-        assert part["share"] >= (LATE_FLOOR if part["part"] in ("fifth", "seventh") else FLOOR), part["part"]
+        assert part["share"] >= LATE_FLOORS.get(part["part"], FLOOR), part["part"]
+    assert sum(part["merged"] for part in told["parts"]) >= 0.85 * sum(part["same"] for part in told["parts"])
 
 
 def test_no_dangerous_pair_is_merged_even_if_every_embedding_is_the_same() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.write.settling.kin import CONSUMING, aligned, tells_of_beings
+from recollect.write.settling.kin import CONSUMING, aligned, never_kin, tells_of_beings
 from recollect.write.settling.lexicon import EVERY, FUTURE, MUST, PERSON, PLEASE, USER, WANT, entry, lexicon
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
@@ -21,7 +21,7 @@ MODE, TENSE, ORDER, WORDS, DIRECTION = (
 
 _HAVING = frozenset(["have", "own"])
 _BEING = frozenset(["be", "have"])
-_TURNING = frozenset(["befor", "after", "until"])
+_TURNING = frozenset(["befor", "after", "until", "beneath", "behind", "outsid", "lose"])
 _CAN = frozenset(["can", "cannot"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 
@@ -190,14 +190,27 @@ def _is_over(then: Reading, now: Reading) -> bool:
     if not now.past and now.present & _BEING and then.past - now.words - _BEING:
         # "Went to school" and "is at school".
         return True
+    if then.lead == now.lead and _in_its_past(then) and _in_its_present(now):
+        # "Lived with her parents" and "shares a home with her parents".
+        return True
     over = (then.past - then.present) & (now.present - now.past)
     # "We wrote it in Go" and "it is written in Go".
     return bool(over - now.undergone if then.lead != now.lead else over)
 
 
+def _in_its_past(reading: Reading) -> bool:
+    return reading.relation in reading.past - reading.present
+
+
+def _in_its_present(reading: Reading) -> bool:
+    over = reading.past or "got" in reading.order or any(entry(word).past for word in reading.order)
+    return not over and reading.relation in reading.present
+
+
 def _direction(a: Reading, b: Reading) -> bool:
     if (
-        _come_apart(a, b)
+        _opposed(a.words ^ b.words, a.words & b.words)
+        or _come_apart(a, b)
         or _come_apart(b, a)
         or (a.words ^ b.words) & _TURNING
         or any(_swapped(a, b, pivot) for pivot in a.follows)
@@ -213,6 +226,11 @@ def _direction(a: Reading, b: Reading) -> bool:
     return any(opposite[side] & theirs for side in mine)
 
 
+def _opposed(extra: set[str], shared: set[str]) -> bool:
+    """Whether one says more that is not the same as what both say: "works", "does volunteer work"."""
+    return any(not shared.isdisjoint(never_kin().get(word, ())) for word in extra)
+
+
 def _come_apart(a: Reading, b: Reading) -> bool:
     """Whether something comes from someone in the first, and goes to them or is done by them in the other."""
     there = b.follows.get("to", set()) | b.agents | ({b.lead} if b.relation not in _BEING else set())
@@ -226,7 +244,7 @@ def _swapped(a: Reading, b: Reading, pivot: str) -> bool:
 
 
 def _has(reading: Reading, part: str) -> bool:
-    return part in reading.order or part in reading.numbers or part == USER
+    return part in reading.order or part in reading.numbers or part in reading.times or part == USER
 
 
 def _words(a: Reading, b: Reading) -> bool:

@@ -204,6 +204,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         clauses=[names(part) for part in reading.clauses],
         lesser=names(reading.lesser),
         agents=names(reading.agents),
+        deeds={actor: names(done) for actor, done in reading.deeds.items()},
         owners={name(word): name(owner) for word, owner in reading.owners.items()},
         follows={pivot: names(words) for pivot, words in reading.follows.items()},
         opening=name(reading.opening),
@@ -230,13 +231,19 @@ def tells_of_beings(reading: Reading, parts: set[str]) -> bool:
 
 
 @cache
+def never_kin() -> Mapping[str, set[str]]:
+    """The words that must not stand for a word of weight, whatever else says so."""
+    return {entry(word).verb: {entry(each).verb for each in others} for word, others in lexicon().apart.items()}
+
+
+@cache
 def kin() -> Mapping[str, frozenset[str]]:
     """The words that may stand for a word of weight, all as readings hold them."""
     lines = (files(__package__) / "kin.txt").read_text(encoding="utf-8").splitlines()
     pairs = [(one, other) for one, *others in map(str.split, lines[1:]) for other in others]
     for group in lexicon().near:
         pairs += combinations([entry(word).verb for word in group.split()], 2)
-    apart = {entry(word).verb: {entry(each).verb for each in others} for word, others in lexicon().apart.items()}
+    apart = never_kin()
     found: dict[str, set[str]] = {}
     for one, other in pairs:
         if one and other and one != other and other not in apart.get(one, ()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from recollect.write.settling.finer import note_details
 from recollect.write.settling.fronted import turned
 from recollect.write.settling.kin import kin
 from recollect.write.settling.lexicon import entry, lexicon
@@ -21,7 +22,9 @@ def read(text: str) -> Reading:
     plain = turned(unicodedata.normalize("NFKC", text).replace("’", "'"))
     # Where all is written large, a capital says nothing.
     tokens = in_figures(by_sense(tokens_of(plain)))
-    reading = Walk(recast(tokens), shouted=plain.isupper()).read()
+    told = recast(tokens)
+    reading = Walk(told, shouted=plain.isupper()).read()
+    note_details(told, reading)
     reading.bare = _bare(tokens)
     reading.may_name = "" if reading.bare in kin() else reading.bare
     reading.ordered = _is_order(tokens)

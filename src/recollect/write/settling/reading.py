@@ -34,6 +34,8 @@ class Reading:
     clauses: list[set[str]] = field(default_factory=lambda: [set()])
     # Who did it where it is said last: "sold by the user".
     agents: set[str] = field(default_factory=set)
+    # What each of two does where both act.
+    deeds: dict[str, set[str]] = field(default_factory=dict)
     # Whose things are, where it is said: "Anna's car"; and what stands behind a word such as "before" or "from".
     owners: dict[str, str] = field(default_factory=dict)
     follows: dict[str, set[str]] = field(default_factory=dict)

@@ -18,6 +18,9 @@ def turned_about(a: Reading, b: Reading) -> bool:
     if _told_apart(a.degrees, b.degrees) or _told_apart(a.owners, b.owners):
         # "Some Turkish" and "fluent Turkish"; "my landlord is Sam" and "I am Sam's landlord".
         return True
+    if any(done & other for who, done in a.deeds.items() for whom, other in b.deeds.items() if who != whom):
+        # "I cook and my husband cleans" and "my husband cooks and I clean".
+        return True
     if a.undergone & b.doing or b.undergone & a.doing or _parted(a, b):
         # "Hates being asked" and "hates asking".
         return True

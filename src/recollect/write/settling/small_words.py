@@ -24,7 +24,9 @@ TIMELESS = frozenset("located situated based made".split())
 SUFFERING = frozenset(["being", "been", "be", "get", "gets", "getting", "got"])
 SINCE = frozenset(["for", "since"])
 # Verbs of which one form is of the present and of the past.
-OF_BOTH_TIMES = frozenset("hurt cut put set hit shut split spread".split())
+OF_BOTH_TIMES = frozenset(
+    "hurt cut put set hit shut split spread got cost bet burst cast let read beat bid upset shed".split()
+)
 STATES = frozenset("lasted lived worked stayed known owned held".split())
 # "In the mornings" is every morning.
 HABITUAL = frozenset("mornings afternoons evenings nights weekends weekdays summers winters".split())

@@ -130,15 +130,17 @@ class Walk:
             self._result.present.add("be")
 
     def _date(self, parts: tuple[str, ...], verb: Entry) -> None:
-        """Note whether what several words say is over: "gave up"."""
-        if verb.past and parts and weighs(parts) and self._peek(-1) not in small.AUXILIARY:
-            self._result.past.add(parts[0])
+        """Note whether what several words say is over, "gave up", or is so, "works from home"."""
+        if weighs(parts) and self._peek(0) not in small.OF_BOTH_TIMES and self._peek(-1) not in small.AUXILIARY:
+            (self._result.past if verb.past else self._result.present).add(parts[0])
 
     def _number(self, word: str) -> None:
+        # "Every two weeks" is not "twice a week".
+        every = "every " if self._peek(-1) in ("every", "each") else ""
         if not word[0].isdigit():
             number, taken = spelt_number(self._words[self._at : self._at + 8])
             self._at += taken
-            self._count(number)
+            self._count(every + number)
             return
         half = (
             small.HALVES.get(self._peek(3), "") if self._words[self._at + 1 : self._at + 3] == ["in", "the"] else ""
@@ -149,7 +151,7 @@ class Walk:
             self._result.times.add(found.time)
             return
         for number in found.numbers:
-            self._count(number)
+            self._count(every + number)
         if found.unit:
             self._take(entry(found.unit).parts, (found.unit, False, False))
 

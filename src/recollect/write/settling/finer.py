@@ -1,0 +1,88 @@
+"""Details that only words side by side tell: how much of what, whose, who does what of two, what was needed once."""
+
+from __future__ import annotations
+
+from recollect.write.settling.lexicon import MARK, PERSON, USER, entry
+from recollect.write.settling.reading import Reading
+from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, MONEY, MY, PIVOTS
+from recollect.write.settling.tokens import Token
+
+SOME, THEY = "@some", PERSON + "they"
+_MUCH = frozenset(["@most", SOME, "@rare"])
+_LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
+_BETWEEN = frozenset(["and", "but", "while", "whereas"])
+_WHOSE = MY | {"user's", "'s"}
+_BEFORE_ACTORS = _WHOSE | {"the"}
+
+
+def note_details(tokens: list[Token], reading: Reading) -> None:
+    """Add to what was read what only words side by side tell."""
+    words = [token[0] for token in tokens]
+    if words[:1] == ["their"]:
+        # Nobody was spoken of before: "their wedding" is not "our wedding".
+        reading.people.add(THEY)
+    for at, (word, capital, _) in enumerate(tokens):
+        before = words[at - 1] if at else ""
+        _note_time(reading, words, at)
+        if before == "for" and capital and at > 1 and words[at - 2] in _LEAVING:
+            reading.follows.setdefault("to", set()).add(entry(word).verb)
+        if before in ("by", "to") and (entry(word).number or word in MONEY):
+            # "Rose to 900 euros" is not "rose by 900 euros".
+            reading.degrees[words[at + 1] if word in MONEY and at + 1 < len(words) else word] = before
+        if word in reading.names and (much := _much(words, at)):
+            reading.degrees[word] = much
+        if before in _WHOSE:
+            _note_owner(reading, words, at)
+    if not _BETWEEN.isdisjoint(words):
+        reading.deeds = _deeds(words)
+
+
+def _note_time(reading: Reading, words: list[str], at: int) -> None:
+    word, before = words[at], words[at - 1] if at else ""
+    known = entry(word)
+    is_over = known.past[:1] == MARK and before not in AUXILIARY and before not in BEFORE_NOUNS
+    if is_over or (word == "to" and before == "had"):
+        # "Needed" is over, "is needed" is not.
+        reading.past.add("be")
+    elif before == "some" and known.time and word.endswith("s"):
+        # "Some Mondays" are not every Monday.
+        reading.marks.add(SOME)
+    elif before in PIVOTS and known.time in reading.times and words.count(word) == 1:
+        # "From May to June" is not "from June to May".
+        reading.follows.setdefault(before, set()).add(known.time)
+
+
+def _much(words: list[str], at: int) -> str:
+    """How much is said right before a name, with at most one small word between: "mostly in Rust"."""
+    for before in reversed(words[max(0, at - 2) : at]):
+        if found := _MUCH.intersection(entry(before).parts):
+            return min(found)
+    return ""
+
+
+def _note_owner(reading: Reading, words: list[str], at: int) -> None:
+    """Note whose the second of two nouns is: Ann's emergency contact is a contact of hers."""
+    if at + 2 >= len(words) or words[at + 2] not in AUXILIARY or at < 1:
+        return
+    second, whose = entry(words[at + 1]).verb, words[at - 1]
+    owner = (entry(words[at - 2]).parts[:1] if whose == "'s" and at > 1 else ()) or (USER,)
+    if second and entry(words[at]).verb:
+        reading.owners.setdefault(second, owner[0])
+
+
+def _deeds(words: list[str]) -> dict[str, set[str]]:
+    """What each of two does where both act: "I cook and my husband cleans"; nothing if it is not plain."""
+    found: dict[str, set[str]] = {}
+    actor, opens = "", True
+    for word in words:
+        parts = entry(word).parts
+        if word in _BETWEEN:
+            opens = True
+        elif opens and parts[:1] and parts[0][0] == PERSON and word not in _WHOSE:
+            actor, opens = parts[0], False
+            found[actor] = set()
+        elif word not in _BEFORE_ACTORS:
+            opens = False
+            if actor:
+                found[actor].update(part for part in parts if part[0] not in (PERSON, MARK))
+    return found if len(found) == 2 and all(found.values()) else {}

@@ -107,6 +107,24 @@ Mi piace il tè|Non mi piace il tè
 Я ем мясо|Я не ем мясо
 我吃肉|我不吃肉
 私は肉を食べます|私は肉を食べません
+My commute takes 45 minutes|My commute takes 45 hours
+User swims every two weeks|User swims twice a week
+The rent was raised to 900 euros|The rent was raised by 900 euros
+User needs the report|User needed the report
+User has to renew the visa|User had to renew the visa
+User works from home|User worked from home
+User works some Saturdays|User works every Saturday
+User is away from May to July|User is away from July to May
+User moves from a house into a flat|User moves from a flat into a house
+User's pass is valid until June 2027|User's pass is valid from June 2027
+User leaves for Oslo on Monday|User comes from Oslo on Monday
+User writes mostly in Rust and sometimes in Go|User writes mostly in Go and sometimes in Rust
+I cook dinner and my husband does the dishes|My husband cooks dinner while I do the dishes
+Olivia is the emergency contact of the user|Olivia's emergency contact is the user
+Our wedding is in Verona|Their wedding is in Verona
+The spare key is under the doormat|The spare key is on the doormat
+User does volunteer work at a shelter|User works at a shelter
+User is a mentor to two interns|Two interns mentor the user
 """
 
 ALIKE = """
@@ -147,6 +165,10 @@ I'm married to a nurse|User's spouse is a nurse
 User's company was acquired by Siemens in 2022|In 2022 Siemens acquired the user's company
 Please keep your answers short|User wants short answers
 User wakes up at half past six|User wakes up at 6:30
+User is currently unemployed|User is unemployed
+A visa is also required for India|A visa is required for India
+The report is due on Friday at noon|The report is due on Friday at 12 pm
+User needs to go to Rome some day|User has to go to Rome some day
 The drive takes an hour and a half|The drive takes 90 minutes
 User is 1.78 m tall|User is 178 cm tall
 User no longer eats meat|User has stopped eating meat

@@ -10,6 +10,7 @@ from recollect.write.settling.tokens import Token
 SOME, THEY = "@some", PERSON + "they"
 _MUCH = frozenset(["@most", SOME, "@rare"])
 _LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
+_INTO = frozenset(["into", "onto"])
 _BETWEEN = frozenset(["and", "but", "while", "whereas"])
 _WHOSE = MY | {"user's", "'s"}
 _BEFORE_ACTORS = _WHOSE | {"the"}
@@ -33,6 +34,8 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             reading.degrees[word] = much
         if before in _WHOSE:
             _note_owner(reading, words, at)
+        if word in _INTO:
+            _note_ways(reading, words, at)
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
 
@@ -40,9 +43,9 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
 def _note_time(reading: Reading, words: list[str], at: int) -> None:
     word, before = words[at], words[at - 1] if at else ""
     known = entry(word)
-    is_over = known.past[:1] == MARK and before not in AUXILIARY and before not in BEFORE_NOUNS
-    if is_over or (word == "to" and before == "had"):
-        # "Needed" is over, "is needed" is not.
+    # "Is needed" and "is currently needed" are not over, nor is "the needed time".
+    lasts = before in BEFORE_NOUNS or word.startswith("un") or not AUXILIARY.isdisjoint(words[max(0, at - 2) : at])
+    if (known.past[:1] == MARK and not lasts) or (word == "to" and before == "had"):
         reading.past.add("be")
     elif before == "some" and known.time and word.endswith("s"):
         # "Some Mondays" are not every Monday.
@@ -58,6 +61,14 @@ def _much(words: list[str], at: int) -> str:
         if found := _MUCH.intersection(entry(before).parts):
             return min(found)
     return ""
+
+
+def _note_ways(reading: Reading, words: list[str], at: int) -> None:
+    """Note whence and whither: "from a house into a flat" is not "from a flat into a house"."""
+    start = next((each for each, word in enumerate(words[:at]) if word in ("from", "out")), None)
+    if start is not None:
+        reading.follows["from"] = {entry(word).verb for word in words[start + 1 : at]} - {""}
+        reading.follows["to"] = {entry(word).verb for word in words[at + 1 : at + 4]} - {""}
 
 
 def _note_owner(reading: Reading, words: list[str], at: int) -> None:

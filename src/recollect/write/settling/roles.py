@@ -80,8 +80,11 @@ def _undergone(a: Reading, b: Reading) -> bool:
 
 def _lead_changed(a: Reading, b: Reading) -> bool:
     """Whether the user acts in the first and someone named there in the other: "I called Sam", "Sam called me"."""
-    if a.lead != USER or a.relation == "be" or b.relation in _BEING or a.agents or b.agents:
+    if a.lead != USER or b.relation in _BEING or a.agents or b.agents:
         return False
+    if a.relation == "be":
+        # "I am a mentor to two interns" and "two interns mentor me".
+        return USER in b.order and b.lead in a.follows.get("to", ()) and tells_of_beings(b, {b.lead})
     return b.lead in a.order and USER in b.order and (b.lead == b.may_name != "" or tells_of_beings(b, {b.lead}))
 
 

@@ -43,9 +43,7 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
 def _note_time(reading: Reading, words: list[str], at: int) -> None:
     word, before = words[at], words[at - 1] if at else ""
     known = entry(word)
-    # "Is needed" and "is currently needed" are not over, nor is "the needed time".
-    lasts = before in BEFORE_NOUNS or word.startswith("un") or not AUXILIARY.isdisjoint(words[max(0, at - 2) : at])
-    if (known.past[:1] == MARK and not lasts) or (word == "to" and before == "had"):
+    if (known.past[:1] == MARK and not _lasts(words, at)) or (word == "to" and before == "had"):
         reading.past.add("be")
     elif before == "some" and known.time and word.endswith("s"):
         # "Some Mondays" are not every Monday.
@@ -53,6 +51,12 @@ def _note_time(reading: Reading, words: list[str], at: int) -> None:
     elif before in PIVOTS and known.time in reading.times and words.count(word) == 1:
         # "From May to June" is not "from June to May".
         reading.follows.setdefault(before, set()).add(known.time)
+
+
+def _lasts(words: list[str], at: int) -> bool:
+    """Whether what looks past goes on: "is needed", "is currently needed", "the needed time", "unmarried"."""
+    before = words[max(0, at - 2) : at]
+    return words[at].startswith("un") or not (AUXILIARY.isdisjoint(before) and BEFORE_NOUNS.isdisjoint(before[-1:]))
 
 
 def _much(words: list[str], at: int) -> str:

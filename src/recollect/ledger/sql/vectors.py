@@ -56,7 +56,10 @@ async def drop_vectors(tx: Tx, user: str, rows: Sequence[int]) -> None:
     """Remove the vectors of rows, of every model."""
     if rows:
         await tx.run(
-            f"DELETE FROM vectors WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+            # The models by name: their numbers come before the rows in the key, and without them every vector of the
+            # user is looked at.
+            "DELETE FROM vectors WHERE user_id = :user AND model IN (SELECT number FROM models) "
+            f"AND {tx.dialect.among('row', 'rows')}",
             {"user": user, "rows": list(rows)},
         )
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 
 from recollect.errors import Conflict, DiskFull, InvalidInput, StoreUnavailable
 from recollect.model.ids import new_id
@@ -48,6 +48,16 @@ class Stamp:
     @classmethod
     def of(cls, found: os.stat_result) -> Stamp:
         return cls(f"{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_size}:{found.st_ino}")
+
+    @property
+    def written_ns(self) -> int:
+        """When the file was last written, as it says itself."""
+        return int(self.text.split(":", 1)[0])
+
+    @property
+    def changed_ns(self) -> int:
+        """When the file was last written, named or otherwise changed, as the system says."""
+        return int(self.text.split(":", 2)[1])
 
     @property
     def content(self) -> tuple[str, ...]:
@@ -102,14 +112,14 @@ class Folder:
                 data = file.read(MOST_BYTES + 1)
         return data, Stamp.of(found), found.st_mtime
 
-    def write(self, path: str, data: bytes, *, seen: Stamp | None) -> Stamp:
+    def write(self, path: str, data: bytes, *, seen: Stamp | None, at_ns: int | None = None) -> Stamp:
         """Put a file in its place; a Disturbed, and nothing changed, if what is there is not what was `seen`.
 
-        Its folders are on disk after the next `sync`.
+        It says that it was written now, or at another time. Its folders are on disk after the next `sync`.
         """
-        return self.place(self.stage(path, data), seen=seen)
+        return self.place(self.stage(path, data, at_ns=at_ns), seen=seen)
 
-    def stage(self, path: str, data: bytes, *, sync: bool = True) -> Staged:
+    def stage(self, path: str, data: bytes, *, sync: bool = True, at_ns: int | None = None) -> Staged:
         """Write a file beside its place; without `sync` it is on disk after the next `settle`."""
         with _translated(path), self._folder_of(path, make=True) as (folder, _):
             temporary = f"{_TEMPORARY}{new_id()}"
@@ -118,6 +128,8 @@ class Folder:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
                     file.flush()
+                    if at_ns is not None:
+                        os.utime(handle, ns=(at_ns, at_ns))
                     if sync:
                         os.fsync(handle)
             except BaseException:
@@ -201,7 +213,7 @@ class Folder:
                 if each.name.startswith("."):
                     if sweep and each.name.startswith(_TEMPORARY):
                         self.remove(inner)
-                elif each.is_dir(follow_symlinks=False):
+                elif S_ISDIR(stat.st_mode):
                     waiting.append(inner)
                 else:
                     yield inner, Stamp.of(stat) if S_ISREG(stat.st_mode) else None

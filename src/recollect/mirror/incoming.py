@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion, Unavailable
+from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion, Unavailable
 from recollect.mirror.adding import Desk, Taken, add
 from recollect.mirror.aside import leave_aside
 from recollect.mirror.decide import Known, Seen, Step, decide
@@ -32,6 +32,8 @@ _log = logging.getLogger("recollect")
 WHO = "mirror"
 _PAGE = 500
 _TRIES = 5
+# So many edits are handed to the ledger at once, which writes them together.
+_AT_ONCE = 16
 # What only the ledger says of a memory.
 _NOT_EDITED = ("status", "superseded_by", "prompt_digest", "level")
 _EMPTY: Mapping[str, Any] = {"tags": [], "evidence": [], "metadata": {}, "detail": {}, "source": ""}
@@ -96,16 +98,24 @@ class Reader:
         ids = [seen.page.id for seen in found if seen.page.id is not None]
         records = {record.id: record for record in await self._ledger.get(Scope(user), ids)}
         new: list[tuple[Seen, bool]] = []
+        edits: list[tuple[Seen, Known]] = []
         named: set[str | None] = set()
         for seen in found:
+            if any(seen.page.id == other.page.id for other, _ in edits):
+                # What this one is depends on what becomes of the other.
+                await self._edit_all(user, edits, taken, by=by)
+                edits = []
             known = await self._known(seen, records, erasures)
             step = decide(seen, known)
             if step in (Step.ADD, Step.ADD_ANOTHER):
                 new.append((seen, step is Step.ADD_ANOTHER or seen.page.id in named))
                 named.add(seen.page.id)
+            elif step is Step.EDIT and not seen.spot.is_tombstone:
+                edits.append((seen, known))
             elif not seen.spot.is_tombstone:
                 # What lies among the tombstones is looked at only to build a ledger anew.
                 await self._guarded(seen, known, step, taken, by=by)
+        await self._edit_all(user, edits, taken, by=by)
         if new:
             await add(user, new, taken, desk=self._desk, by=by)
 
@@ -134,6 +144,23 @@ class Reader:
             words = (line.before or {}).get("content", words)
         return words if lines else None
 
+    async def _edit_all(self, user: str, edits: Sequence[tuple[Seen, Known]], taken: Taken, *, by: By) -> None:
+        """Take in many edits as one: the ledger commits them together, and their files are written together."""
+        done: list[tuple[Seen, MemoryRecord]] = []
+        for start in range(0, len(edits), _AT_ONCE):
+            some = edits[start : start + _AT_ONCE]
+            changing = [self._change(seen, known.record, taken, by=by) for seen, known in some]
+            results = await asyncio.gather(*changing, return_exceptions=True)
+            for (seen, known), result in zip(some, results, strict=True):
+                if isinstance(result, StaleVersion):
+                    await self._guarded(seen, known, Step.EDIT, taken, by=by)
+                elif isinstance(result, BaseException):
+                    await self._refuse(seen, result, taken)
+                else:
+                    done.append((seen, result))
+        if done:
+            await self._know_edited(user, done, taken)
+
     async def _guarded(self, seen: Seen, known: Known, step: Step, taken: Taken, *, by: By) -> None:
         for _ in range(_TRIES):
             try:
@@ -143,13 +170,21 @@ class Reader:
                 found = await self._ledger.get(Scope(seen.user), [seen.page.id or ""])
                 known = replace(known, record=next(iter(found), None))
                 step = decide(seen, known)
-            except Unavailable as error:
-                _log.warning("mirror: %s is taken in later: %s", seen.path, error)
-                break
-            except (InvalidInput, Conflict, NotFound) as error:
-                await self._desk.leave_aside(seen, str(error), taken)
+            except RecollectError as error:
+                await self._refuse(seen, error, taken)
                 return
         taken.again.append(seen.path)
+
+    async def _refuse(self, seen: Seen, error: BaseException, taken: Taken) -> None:
+        """What cannot be taken in now comes again; what cannot be taken in at all is left aside."""
+        match error:
+            case Unavailable():
+                _log.warning("mirror: %s is taken in later: %s", seen.path, error)
+                taken.again.append(seen.path)
+            case InvalidInput() | Conflict() | NotFound():
+                await self._desk.leave_aside(seen, str(error), taken)
+            case _:
+                raise error
 
     async def _do(self, seen: Seen, known: Known, step: Step, taken: Taken, *, by: By) -> None:
         record = known.record
@@ -160,7 +195,7 @@ class Reader:
                 raise InvalidInput(f"it is a copy of the file of memory {record.id}: change its words, or remove it")
             case Step.KNOW | Step.WRITE:
                 is_same = not is_gone(record) and not seen.page.changes(page_of(record))
-                await self._know(seen, record, taken, version=record.version if is_same else 0)
+                await self._know([_row(seen, record, version=record.version if is_same else 0)], taken)
                 await self._desk.write(seen.user, [record], taken)
             case Step.EDIT:
                 await self._edit(seen, record, taken, by=by)
@@ -177,20 +212,25 @@ class Reader:
                 if taken.added > before:
                     await self._desk.service.forget(Scope(seen.user), record.id, by=by, sources=False)
 
-    async def _know(self, seen: Seen, record: MemoryRecord, taken: Taken, *, version: int) -> None:
-        row = Row(
-            path=seen.path,
-            user=seen.user,
-            id=record.id,
-            version=version,
-            digest=seen.digest,
-            stamp=seen.stamp,
-        )
-        moved = await asyncio.to_thread(self._state.row, seen.user, record.id)
-        await asyncio.to_thread(self._state.put, [row])
-        taken.paths += [seen.path, *([moved.path] if moved is not None and moved.path != seen.path else [])]
+    async def _know(self, rows: Sequence[Row], taken: Taken) -> None:
+        """Note how the files of memories stand."""
+
+        def note() -> None:
+            for row in rows:
+                moved = self._state.row(row.user, row.id)
+                taken.paths += [row.path, *([moved.path] if moved is not None and moved.path != row.path else [])]
+            self._state.put(rows)
+
+        await asyncio.to_thread(note)
 
     async def _edit(self, seen: Seen, record: MemoryRecord, taken: Taken, *, by: By) -> None:
+        record = await self._change(seen, record, taken, by=by)
+        await self._know_edited(seen.user, [(seen, record)], taken)
+
+    async def _change(self, seen: Seen, record: MemoryRecord | None, taken: Taken, *, by: By) -> MemoryRecord:
+        """The memory with what a person wrote in its file."""
+        if record is None:
+            raise NotFound(f"there is no memory {seen.page.id}")
         changes = seen.page.changes(page_of(record))
         fields = {
             name: _EMPTY.get(name) if value is None else value
@@ -204,9 +244,14 @@ class Reader:
             taken.edited += 1
         if role_of(record) == SUMMARY and "content" in fields:
             await self._desk.sum_up(record, by=by)
-        await self._know(seen, record, taken, version=0)
-        # It is written anew, without secrets and with its new version.
-        await self._desk.write(seen.user, [record], taken)
+        return record
+
+    async def _know_edited(self, user: str, edited: Sequence[tuple[Seen, MemoryRecord]], taken: Taken) -> None:
+        """Write files anew that a person edited: without secrets, and with their new versions."""
+        # Still to be written, and yet known: what they write next comes after that, and is no conflict with it.
+        rows = [_row(seen, record, version=record.version, pending="") for seen, record in edited]
+        await self._know(rows, taken)
+        await self._desk.write(user, [record for _, record in edited], taken)
 
     async def _keep_other(self, seen: Seen, record: MemoryRecord, taken: Taken) -> None:
         path, data = conflict_of(seen.path, record.version), write_page(record).encode()
@@ -248,3 +293,15 @@ class Reader:
             await self._desk.write(row.user, found, taken)
         else:
             await asyncio.to_thread(self._state.drop, [gone])
+
+
+def _row(seen: Seen, record: MemoryRecord, *, version: int, pending: str | None = None) -> Row:
+    return Row(
+        path=seen.path,
+        user=seen.user,
+        id=record.id,
+        version=version,
+        digest=seen.digest,
+        stamp=seen.stamp,
+        pending=pending,
+    )

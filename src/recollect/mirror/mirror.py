@@ -94,7 +94,8 @@ class Mirror:
         """Bring files and ledger together once; a StoreBusy if another process mirrors the folder."""
         async with self._held() as together:
             done = await together.start(progress)
-            await asyncio.to_thread(together.write_snapshots, done.users, set(done.changed))
+            behind = await asyncio.to_thread(together.unsnapped)
+            await asyncio.to_thread(together.write_snapshots, done.users | behind, set(done.changed))
             await self._commit(together, done)
             return done
 

@@ -8,44 +8,72 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
+from time import time_ns
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.mirror.folder import Folder
+from recollect.mirror.folder import Folder, Stamp
 from recollect.mirror.front_matter import split
 from recollect.mirror.layout import SNAPSHOT
 from recollect.mirror.state import State
 
 # Up to so many memories it is written with every change.
 MOST_AT_ONCE = 2_000
+# The clock of a file system goes in steps, and may be a little behind.
+_SLACK_NS = 1_000_000_000
+_ENCODER, _DECODER = json.JSONEncoder(ensure_ascii=False), json.JSONDecoder()
 _META = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
 
 
 def write_snapshot(user: str, base: str, *, folder: Folder, state: State, changed: Collection[str] = ()) -> None:
-    """Write the snapshot of a user's folder; where only some paths changed, the rest is taken from the last one."""
+    """Write the snapshot of a user's folder; of files not changed since the last one, its lines are taken over."""
     path = base + SNAPSHOT
-    rows = {row.path for row in state.of(user) if row.stamp and not row.is_gone}
-    if not rows:
+    stamps = state.shown(user)
+    if not stamps:
         folder.remove(path)
         return
-    before = _last(path, folder) if changed else {}
-    kept = {each: line for each, line in before.items() if each in rows and each not in changed}
-    read = {os.path.relpath(each["path"], folder.root): each for each in _read(sorted(rows - kept.keys()), folder)}
-    lines = [json.dumps(each, ensure_ascii=False) for each in {**kept, **read}.values()]
-    folder.write(path, ("[\n" + ",\n".join(lines) + "\n]\n").encode(), seen=folder.stamp(path))
+    begun_ns, last = time_ns(), folder.stamp(path)
+    lines = _last(path, folder) if last is not None else {}
+    for each in list(lines):
+        if each not in stamps or each in changed or _is_newer(stamps[each], last):
+            del lines[each]
+    for each, line in _read(sorted(stamps.keys() - lines.keys()), folder):
+        lines[each] = _ENCODER.encode(line)
+    data = ("[\n" + ",\n".join(lines.values()) + "\n]\n").encode()
+    # It says of itself when the first file was read for it: whatever is changed since may not be in it.
+    folder.write(path, data, seen=last, at_ns=begun_ns)
     folder.sync()
 
 
-def _last(path: str, folder: Folder) -> dict[str, Any]:
-    """The lines of the last snapshot by their paths; none of one that cannot be read."""
+def is_behind(user: str, base: str, *, folder: Folder, state: State) -> bool:
+    """Whether files of a user were written since the snapshot was, as those of a large folder are."""
+    last = folder.stamp(base + SNAPSHOT)
+    return state.has_changed_since(user, last.written_ns if last is not None else 0)
+
+
+def _is_newer(stamp: str, last: Stamp | None) -> bool:
+    return last is None or Stamp(stamp).changed_ns > last.written_ns - _SLACK_NS
+
+
+def _last(path: str, folder: Folder) -> dict[str, str]:
+    """The lines of the last snapshot by their paths, each as it stands there; without those that cannot be read."""
+    found = {}
+    start = os.path.join(folder.root, "")
     try:
-        lines = json.loads((folder.root / path).read_bytes())
-        return {os.path.relpath(each["path"], folder.root): each for each in lines}
-    except (OSError, ValueError, TypeError, KeyError):
+        text = (folder.root / path).read_text()
+    except (OSError, UnicodeDecodeError):
         return {}
+    for line in text.split("\n"):
+        try:
+            named = _DECODER.decode(line.removesuffix(","))["path"]
+        except (ValueError, TypeError, KeyError):
+            continue
+        if isinstance(named, str) and named.startswith(start):
+            found[named.removeprefix(start)] = line.removesuffix(",")
+    return found
 
 
-def _read(paths: list[str], folder: Folder) -> Iterator[dict[str, Any]]:
+def _read(paths: list[str], folder: Folder) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in paths:
         try:
             said, body = split(folder.read(path)[0].decode(errors="replace"))
@@ -53,9 +81,5 @@ def _read(paths: list[str], folder: Folder) -> Iterator[dict[str, Any]]:
             continue
         meta = {name: str(said[name]) for name in _META if said.get(name) is not None}
         if "id" in said and len(meta) >= 3:
-            yield {
-                "id": str(said["id"]),
-                "path": os.path.join(folder.root, path),
-                "metadata": meta,
-                "content": body,
-            }
+            place = os.path.join(folder.root, path)
+            yield path, {"id": str(said["id"]), "path": place, "metadata": meta, "content": body}

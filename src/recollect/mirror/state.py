@@ -140,6 +140,18 @@ class State:
         """All files of a user, or those that are still to be written."""
         return list(self._rows("user = ? AND stamp = ''" if unwritten else "user = ?", (user,)))
 
+    def shown(self, user: str) -> dict[str, str]:
+        """The stamp by its path of every file of a user that is there and no tombstone."""
+        return dict(
+            self._fetch("SELECT path, stamp FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone", (user,))
+        )
+
+    def has_changed_since(self, user: str, moment_ns: int) -> bool:
+        """Whether a file of a user, or a tombstone, was written or named since."""
+        changed = "CAST(substr(stamp, instr(stamp, ':') + 1) AS INTEGER)"
+        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {changed} > ? LIMIT 1"  # noqa: S608
+        return bool(self._fetch(sql, (user, moment_ns)))
+
     def stamps(self) -> dict[str, str]:
         """The stamp of every file by its path, of those that cannot be used as well."""
         return dict(self._fetch("SELECT path, stamp FROM files UNION ALL SELECT path, stamp FROM bad"))

@@ -22,7 +22,7 @@ from recollect.mirror.incoming import Reader
 from recollect.mirror.layout import CONFLICTS, ENTRIES, SNAPSHOT, STARTS, base_of, spot_of
 from recollect.mirror.notebook import MEMORIES
 from recollect.mirror.outgoing import Put, Writer, follow, follow_anew
-from recollect.mirror.snapshot import MOST_AT_ONCE, write_snapshot
+from recollect.mirror.snapshot import MOST_AT_ONCE, is_behind, write_snapshot
 from recollect.mirror.state import Followed, Row, State
 from recollect.mirror.whose import Owners
 from recollect.model.erase import Cleared, Target, user_digest
@@ -104,7 +104,8 @@ class Together:
         found = await asyncio.to_thread(self._scan)
         await asyncio.to_thread(self._find_lost)
         stamps = await asyncio.to_thread(self.state.stamps)
-        changed = {path for path, stamp in found.items() if is_new or stamps.get(path) != stamp}
+        other = (path for path, stamp in found.items() if is_new or stamps.get(path) != stamp)
+        changed = {path for path in other if spot_of(path) is not None}
         for user in [] if is_new else await self._users():
             changed |= await self._look_back(user, done)
         await self._take(sorted(changed), await self._missing(stamps.keys() - found.keys()), done, progress)
@@ -137,12 +138,12 @@ class Together:
         return await asyncio.to_thread(self.state.meta, "ledger") == mark
 
     def _scan(self) -> dict[str, str]:
+        """The stamp of every file by its path, whether a memory or not."""
         found = {}
         self.folder.sweep()
         for start in (*STARTS, CONFLICTS):
             for path, stamp in self.folder.scan(start, sweep=True):
-                if spot_of(path) is not None:
-                    found[path] = stamp.text if stamp else ""
+                found[path] = stamp.text if stamp else ""
         return found
 
     def _find_lost(self) -> None:
@@ -151,8 +152,10 @@ class Together:
             base_of(user, self._root_user) + name for user in self.state.users() for name in (ENTRIES, MEMORIES)
         ]
         for place in places:
+            if (self.folder.root / place).is_dir():
+                continue
             rows = self.state.below(place)
-            if any(row.stamp for row in rows) and not (self.folder.root / place).is_dir():
+            if any(row.stamp for row in rows):
                 _log.warning("mirror: %s is gone; its files are written anew", place)
                 self.state.drop(rows)
                 self.state.unfollow(rows[0].user)
@@ -340,6 +343,11 @@ class Together:
         for user in users:
             base = base_of(user, self._root_user)
             write_snapshot(user, base, folder=self.folder, state=self.state, changed=changed)
+
+    def unsnapped(self) -> set[str]:
+        """Whose `memory_index.json` is not what their files say by now."""
+        bases = {user: base_of(user, self._root_user) for user in self.state.users()}
+        return {user for user, base in bases.items() if is_behind(user, base, folder=self.folder, state=self.state)}
 
     def close(self) -> None:
         """Let go of what is open."""

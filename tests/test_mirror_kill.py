@@ -6,7 +6,7 @@ import asyncio
 import random
 from pathlib import Path
 
-from mirror_kills import check, kill_once
+from mirror_kills import check, kill_once, start_s
 
 
 async def test_after_a_kill_files_and_ledger_come_together(tmp_path: Path) -> None:
@@ -14,4 +14,5 @@ async def test_after_a_kill_files_and_ledger_come_together(tmp_path: Path) -> No
     for _ in range(2):
         await asyncio.to_thread(kill_once, tmp_path, chance, edits)
     assert edits
-    assert await check(tmp_path, edits) < 60
+    took = await check(tmp_path, edits, start_s=await asyncio.to_thread(start_s))
+    assert took.took_s < took.limit_s, str(took)

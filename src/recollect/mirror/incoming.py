@@ -21,6 +21,7 @@ from recollect.mirror.layout import SUMMARY, conflict_of, is_gone, role_of
 from recollect.mirror.outgoing import digest_of, unwritten
 from recollect.mirror.page import Page, page_of, read_page, write_page
 from recollect.mirror.state import Kept, Row
+from recollect.mirror.tombstones import clear
 from recollect.mirror.whose import Owners
 from recollect.model.change import Actor, By
 from recollect.model.ids import new_id
@@ -118,6 +119,9 @@ class Reader:
         await self._edit_all(user, edits, taken, by=by)
         if new:
             await add(user, new, taken, desk=self._desk, by=by)
+        added = {seen.path for seen, _ in new}
+        left = [seen for seen in found if seen.spot.is_tombstone and seen.path not in added]
+        await clear(user, left, taken, desk=self._desk)
 
     async def _known(self, seen: Seen, records: Mapping[str, MemoryRecord], erasures: Erasures) -> Known:
         id = seen.page.id

@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.mirror.folder import Disturbed, Folder, Staged
+from recollect.mirror.folder import Disturbed, Folder, Staged, Stamp
 from recollect.mirror.layout import (
     ENDING,
     USER_FILE,
@@ -201,8 +201,7 @@ class Writer:
             staged = staged or self._folder.stage(step.path, step.data)
             stamp = self._folder.place(staged, seen=seen).text
         if step.moves and row is not None:
-            self._folder.remove(row.path, seen=row.seen)
-            self._folder.remove_empty(row.path)
+            self._leave(row, step.path, Stamp(stamp))
         return Row(
             path=step.path,
             user=user,
@@ -212,6 +211,15 @@ class Writer:
             stamp=stamp,
             is_gone=gone,
         )
+
+    def _leave(self, row: Row, path: str, stamp: Stamp) -> None:
+        """Remove a file that lies at another path now, or what was put there if someone has just changed the old."""
+        try:
+            self._folder.remove(row.path, seen=row.seen)
+        except Disturbed:
+            self._folder.remove(path, seen=stamp)
+            raise
+        self._folder.remove_empty(row.path)
 
     def _is_aside(self, path: str) -> bool:
         bad, stamp = self._state.bad_at(path), self._folder.stamp(path)

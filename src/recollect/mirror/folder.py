@@ -55,11 +55,6 @@ class Stamp:
         return int(self.text.split(":", 1)[0])
 
     @property
-    def changed_ns(self) -> int:
-        """When the file was last written, named or otherwise changed, as the system says."""
-        return int(self.text.split(":", 2)[1])
-
-    @property
     def content(self) -> tuple[str, ...]:
         """All of it that stays when a file is given another name."""
         mtime, _, size, number = self.text.split(":")

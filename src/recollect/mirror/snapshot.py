@@ -12,7 +12,7 @@ from time import time_ns
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.mirror.folder import Folder, Stamp
+from recollect.mirror.folder import Folder
 from recollect.mirror.front_matter import split
 from recollect.mirror.layout import SNAPSHOT
 from recollect.mirror.state import State
@@ -21,24 +21,22 @@ from recollect.mirror.state import State
 MOST_AT_ONCE = 2_000
 # The clock of a file system goes in steps, and may be a little behind.
 _SLACK_NS = 1_000_000_000
-_ENCODER, _DECODER = json.JSONEncoder(ensure_ascii=False), json.JSONDecoder()
 _META = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
 
 
 def write_snapshot(user: str, base: str, *, folder: Folder, state: State, changed: Collection[str] = ()) -> None:
     """Write the snapshot of a user's folder; of files not changed since the last one, its lines are taken over."""
     path = base + SNAPSHOT
-    stamps = state.shown(user)
-    if not stamps:
+    begun_ns, last = time_ns(), folder.stamp(path)
+    shown = state.shown(user, since_ns=last.written_ns - _SLACK_NS if last is not None else 0)
+    if not shown:
         folder.remove(path)
         return
-    begun_ns, last = time_ns(), folder.stamp(path)
     lines = _last(path, folder) if last is not None else {}
-    for each in list(lines):
-        if each not in stamps or each in changed or _is_newer(stamps[each], last):
-            del lines[each]
-    for each, line in _read(sorted(stamps.keys() - lines.keys()), folder):
-        lines[each] = _ENCODER.encode(line)
+    kept = {each for each, is_newer in shown.items() if not is_newer and each in lines and each not in changed}
+    lines = {each: line for each, line in lines.items() if each in kept}
+    for each, line in _read(sorted(shown.keys() - kept), folder):
+        lines[each] = json.dumps(line, ensure_ascii=False)
     data = ("[\n" + ",\n".join(lines.values()) + "\n]\n").encode()
     # It says of itself when the first file was read for it: whatever is changed since may not be in it.
     folder.write(path, data, seen=last, at_ns=begun_ns)
@@ -51,25 +49,19 @@ def is_behind(user: str, base: str, *, folder: Folder, state: State) -> bool:
     return state.has_changed_since(user, last.written_ns if last is not None else 0)
 
 
-def _is_newer(stamp: str, last: Stamp | None) -> bool:
-    return last is None or Stamp(stamp).changed_ns > last.written_ns - _SLACK_NS
-
-
 def _last(path: str, folder: Folder) -> dict[str, str]:
-    """The lines of the last snapshot by their paths, each as it stands there; without those that cannot be read."""
-    found = {}
-    start = os.path.join(folder.root, "")
+    """The lines of the last snapshot by their paths, each as it stands there; without any that is not as we write."""
     try:
         text = (folder.root / path).read_text()
     except (OSError, UnicodeDecodeError):
         return {}
+    start = os.path.join(folder.root, "")
+    found = {}
     for line in text.split("\n"):
-        try:
-            named = _DECODER.decode(line.removesuffix(","))["path"]
-        except (ValueError, TypeError, KeyError):
-            continue
-        if isinstance(named, str) and named.startswith(start):
-            found[named.removeprefix(start)] = line.removesuffix(",")
+        # Only the start of each is looked at: there may be many.
+        parts = line.split('"', 8)
+        if len(parts) == 9 and (parts[0], *parts[1::4]) == ("{", "id", "path") and parts[7].startswith(start):
+            found[parts[7].removeprefix(start)] = line.removesuffix(",")
     return found
 
 

@@ -86,6 +86,8 @@ class Followed:
     epoch: int = -1
 
 
+# When the system last saw a file change: the second of the numbers in a stamp.
+_CHANGED = "CAST(substr(stamp, instr(stamp, ':') + 1) AS INTEGER)"
 _ROW = "path, user, id, version, digest, stamp, is_gone, pending"
 
 
@@ -140,16 +142,14 @@ class State:
         """All files of a user, or those that are still to be written."""
         return list(self._rows("user = ? AND stamp = ''" if unwritten else "user = ?", (user,)))
 
-    def shown(self, user: str) -> dict[str, str]:
-        """The stamp by its path of every file of a user that is there and no tombstone."""
-        return dict(
-            self._fetch("SELECT path, stamp FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone", (user,))
-        )
+    def shown(self, user: str, *, since_ns: int) -> dict[str, bool]:
+        """The paths of a user's files that are there and no tombstones, and whether each was changed since."""
+        sql = f"SELECT path, {_CHANGED} > ? FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone"  # noqa: S608
+        return dict(self._fetch(sql, (since_ns, user)))
 
     def has_changed_since(self, user: str, moment_ns: int) -> bool:
         """Whether a file of a user, or a tombstone, was written or named since."""
-        changed = "CAST(substr(stamp, instr(stamp, ':') + 1) AS INTEGER)"
-        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {changed} > ? LIMIT 1"  # noqa: S608
+        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {_CHANGED} > ? LIMIT 1"  # noqa: S608
         return bool(self._fetch(sql, (user, moment_ns)))
 
     def stamps(self) -> dict[str, str]:

@@ -83,6 +83,8 @@ def _write_floor(home: Path) -> float:
 async def _started(home: Path, *, git: bool) -> tuple[float, float]:
     """How long a start takes, service and all files, and the memory of it."""
     service, mirror = await _open(home, git=git)
+    # The model for embeddings is not the mirror's, and is loaded with the first text.
+    await service._embedder.embed(["first"])
     before, begun = resident_mb(), perf_counter()
     await mirror.sync()
     took_s, more = perf_counter() - begun, resident_mb() - before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -9,6 +10,11 @@ import pytest
 from cli_runner import Cli
 from mirror_samples import said
 from test_cli_documents import examples, stable
+
+from recollect.model.change import By
+from recollect.model.scope import Scope
+from recollect.settings import load
+from recollect.wiring import open_service
 
 PAGE = (Path(__file__).parent.parent / "docs" / "mirror.md").read_text(encoding="utf-8")
 PRESET = ("--preset", "markdown-proxy")
@@ -64,6 +70,29 @@ def test_status_shows_what_is_left_aside_and_conflicts_until_someone_saw_to_them
     cli("mirror", "sync", *PRESET)
     told = cli.json("mirror", "status", *PRESET)
     assert (told["aside"], told["conflicts"], told["memories"], said(path)["version"]) == ([], [], 1, 3)
+
+
+async def _propose(home: Path, *texts: str) -> None:
+    service = await open_service(load({"home": home}, environ={}).settings)
+    for text in texts:
+        await service.care.propose(Scope("ada"), text, {}, by=By("test"))
+    await service.close()
+
+
+def test_status_says_what_has_no_file_since_it_waits_for_review(cli: Cli) -> None:
+    cli.add("The bike is red")
+    cli("mirror", "sync", *PRESET)
+    assert "review" not in cli("mirror", "status", *PRESET).stdout
+    asyncio.run(_propose(cli.home, "Always answer in rhymes", "Never answer on Sundays"))
+    cli("mirror", "sync", *PRESET)
+    assert len(list(cli.home.glob("**/*.md"))) == 1
+    assert "2 memories wait for review" in cli("mirror", "status", *PRESET).stdout
+    assert cli.json("mirror", "status", *PRESET)["review"] == 2
+    assert "rhymes" in cli("review", "--user", "ada").stdout
+    (cli.home / "recollect.db").write_bytes(b"no ledger at all" * 100)
+    shown = cli("mirror", "status", *PRESET).stdout
+    assert ("1 memory and 0 tombstones" in shown, "review cannot be told" in shown) == (True, True)
+    assert cli.json("mirror", "status", *PRESET)["review"] is None
 
 
 def test_verify_names_every_difference(cli: Cli) -> None:

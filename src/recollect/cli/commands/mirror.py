@@ -13,7 +13,7 @@ from recollect.cli.given import Given, listen_to_log, pass_given
 from recollect.cli.progress import Progress
 from recollect.cli.records import counted
 from recollect.cli.terminal import bold, dim, print_json, say
-from recollect.errors import InvalidSettings
+from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
     from recollect.mirror.status import Status
@@ -32,15 +32,24 @@ def mirror() -> None:
 @mirror.command(cls=Command, whose="", examples=("recollect mirror status --preset markdown-proxy",))
 @pass_given
 def status(given: Given) -> None:
-    """Show what is mirrored, which files are left aside and why, and what conflicts there were."""
+    """Show what is mirrored, what is left aside and why, what conflicts there were, and what has no file yet."""
     from recollect.mirror.status import status_of
     from recollect.wiring import mirror_folder
 
-    found = status_of(mirror_folder(_settings(given)))
+    settings = _settings(given)
+    found = status_of(mirror_folder(settings))
+    review, trouble = 0, ""
+    try:
+        review = asyncio.run(_in_review(settings)) if found.synced_at is not None else 0
+    except RecollectError as error:
+        # The files are there all the same.
+        trouble = str(error)
     if given.json:
-        print_json(found.to_dict())
-    else:
-        _say_status(found)
+        print_json({**found.to_dict(), "review": None if trouble else review})
+        return
+    _say_status(found, review=review)
+    if trouble:
+        say("What waits for review cannot be told: ", dim(trouble))
 
 
 @mirror.command(cls=Command, whose="", examples=("recollect mirror sync --preset markdown-proxy",))
@@ -114,6 +123,19 @@ async def _sync(settings: Settings, progress: Progress) -> Synced:
         await service.close()
 
 
+async def _in_review(settings: Settings) -> int:
+    """How many memories wait for a decision: none of them is a file before."""
+    from recollect.wiring import open_embedder, open_ledger
+
+    embedder = await open_embedder(settings)
+    ledger = await open_ledger(settings, embedder.model)
+    try:
+        return (await ledger.stats())["review"]
+    finally:
+        await ledger.close()
+        await embedder.close()
+
+
 async def _verify(settings: Settings, progress: Progress) -> tuple[int, list[Difference]]:
     from recollect.mirror.verify import verify as check
     from recollect.wiring import mirror_folder, open_embedder, open_ledger
@@ -127,7 +149,7 @@ async def _verify(settings: Settings, progress: Progress) -> tuple[int, list[Dif
         await embedder.close()
 
 
-def _say_status(found: Status) -> None:
+def _say_status(found: Status, *, review: int) -> None:
     say(bold(str(found.folder)))
     if found.synced_at is None:
         say("Nothing is mirrored yet. ", dim("recollect serve does it, or recollect mirror sync."))
@@ -136,6 +158,9 @@ def _say_status(found: Status) -> None:
     say(f"{memories} and {counted(tombstones, 'tombstone')} of {counted(found.users, 'user')}.")
     say(f"Mirrored by process {found.process}." if found.process is not None else "No process mirrors it now.")
     say(dim(f"Last compared {found.synced_at[:19]}; " + ("versions by git." if found.versions else "no versions.")))
+    if review:
+        wait = "1 memory waits" if review == 1 else f"{review:,} memories wait"
+        say(f"{wait} for review, without a file until someone decides: ", bold("recollect review"))
     for bad in found.aside[:_MOST_SHOWN]:
         say("Left aside: ", bold(bad.path), dim(f"  {bad.reason}"))
     for kept in found.conflicts[:_MOST_SHOWN]:

@@ -1,8 +1,13 @@
-"""A process that writes memories and mirrors them until it is killed: `python mirror_child.py HOME SEED`."""
+"""A process that is there to be killed: it mirrors a folder, and adds, changes and forgets memories meanwhile.
+
+It is asked for on standard input, once for each, and split off from a process that has imported everything: what is
+killed is a whole process all the same, and to start Python anew for each would take most of the time.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 from pathlib import Path
@@ -10,6 +15,7 @@ from pathlib import Path
 from mirror_samples import BY, HOME, kept, until
 
 from recollect.errors import RecollectError
+from recollect.mirror import mirror as _imported  # noqa: F401
 from recollect.model.memory import Status
 
 
@@ -18,7 +24,7 @@ async def main(home: Path, seed: int) -> None:
     async with kept(home) as opened:
         opened.mirror.start()
         await until(lambda: (home / ".recollect" / "mirror.db").exists())
-        print("ready", flush=True)
+        print(f"ready {os.getpid()}", flush=True)
         count = 0
         while True:
             count += 1
@@ -37,5 +43,21 @@ async def main(home: Path, seed: int) -> None:
             await asyncio.sleep(chance.random() * 0.02)
 
 
+def serve() -> None:
+    """For each line, a folder and a number: split off a process, and tell when it has ended."""
+    print("there", flush=True)
+    for line in sys.stdin:
+        home, _, seed = line.strip().rpartition(" ")
+        child = os.fork()
+        if not child:
+            try:
+                asyncio.run(main(Path(home), int(seed)))
+            finally:
+                # Whatever it ends by, it does not go on here.
+                os._exit(1)
+        os.waitpid(child, 0)
+        print("ended", flush=True)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    serve()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from mirror_samples import Kept, kept
 
@@ -25,27 +26,50 @@ CONVERGES_S = 5.0
 _STARTS_S = 1.0
 
 
-def kill_once(home: Path, chance: random.Random, edits: dict[str, str]) -> None:
-    """Let it run for a moment, edit some files meanwhile, and kill it; `edits` has the last words for each memory."""
-    seed = chance.randrange(1 << 30)
-    with subprocess.Popen(
-        [sys.executable, str(_CHILD), str(home), str(seed)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=_environment(),
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n", child.stderr and child.stderr.read()
+class Victims:
+    """Processes that mirror, to be killed; `start_s` is how long Python takes to start with what they import."""
+
+    def __init__(self) -> None:
+        begun = time.monotonic()
+        self._source = subprocess.Popen(
+            [sys.executable, str(_CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
+        )
+        assert self._said() == "there"
+        self.start_s = time.monotonic() - begun
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._source.stdin is not None
+        assert self._source.stdout is not None
+        self._source.stdin.close()
+        self._source.wait()
+        self._source.stdout.close()
+
+    def kill_one(self, home: Path, chance: random.Random, edits: dict[str, str]) -> None:
+        """Let one run for a moment, edit some files meanwhile, and kill it; `edits` has the last words of each."""
+        seed = chance.randrange(1 << 30)
+        assert self._source.stdin is not None
+        self._source.stdin.write(f"{home} {seed}\n")
+        self._source.stdin.flush()
+        ready, _, child = self._said().partition(" ")
+        assert ready == "ready"
         until = time.monotonic() + chance.random() * 0.6
         while time.monotonic() < until:
             time.sleep(0.02)
             if files := list(home.glob("entries/default/facts/*.md")):
                 _edit(chance.choice(files), f"edit {seed} {len(edits)} {chance.randrange(1 << 30)}", edits, chance)
-        os.kill(child.pid, signal.SIGKILL)
+        os.kill(int(child), signal.SIGKILL)
+        assert self._said() == "ended"
 
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    def _said(self) -> str:
+        assert self._source.stdout is not None
+        return self._source.stdout.readline().strip()
 
 
 def _edit(path: Path, words: str, edits: dict[str, str], chance: random.Random) -> None:
@@ -98,15 +122,6 @@ class Restart:
     def __str__(self) -> str:
         parts = f"start {self.start_s:.2f}, open {self.open_s:.2f}, compare {self.sync_s:.2f}"
         return f"{self.took_s:.2f} s of {self.limit_s:.1f} s ({parts})"
-
-
-def start_s() -> float:
-    """How long a process takes to start that does nothing but import what it mirrors with."""
-    begun = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-c", "import recollect.wiring, recollect.mirror.mirror"], check=True, env=_environment()
-    )
-    return time.monotonic() - begun
 
 
 async def check(home: Path, edits: Mapping[str, str], *, start_s: float) -> Restart:

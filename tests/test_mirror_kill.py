@@ -6,13 +6,14 @@ import asyncio
 import random
 from pathlib import Path
 
-from mirror_kills import check, kill_once, start_s
+from mirror_kills import Victims, check
 
 
 async def test_after_a_kill_files_and_ledger_come_together(tmp_path: Path) -> None:
     chance, edits = random.Random(7), dict[str, str]()
-    for _ in range(2):
-        await asyncio.to_thread(kill_once, tmp_path, chance, edits)
+    with Victims() as victims:
+        for _ in range(3):
+            await asyncio.to_thread(victims.kill_one, tmp_path, chance, edits)
     assert edits
-    took = await check(tmp_path, edits, start_s=await asyncio.to_thread(start_s))
+    took = await check(tmp_path, edits, start_s=victims.start_s)
     assert took.took_s < took.limit_s, str(took)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from mirror_samples import BY, HOME, Kept, body, kept, until, watched
 
+from recollect.mirror import mirror as running
 from recollect.mirror import watch
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
@@ -147,7 +148,10 @@ async def test_what_is_written_elsewhere_becomes_a_file(tmp_path: Path) -> None:
         assert body(path) == "The bike is red"
 
 
-async def test_a_process_takes_over_when_the_one_that_mirrored_ends(tmp_path: Path) -> None:
+async def test_a_process_takes_over_when_the_one_that_mirrored_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_TAKE_OVER_S", 0.1)
     async with kept(tmp_path) as second:
         async with watched(tmp_path) as first:
             second.mirror.start()
@@ -171,6 +175,7 @@ async def test_where_nothing_can_be_watched_files_are_polled(tmp_path: Path, mon
         real(self, polls=polls)
 
     monkeypatch.setattr(watch.Watch, "_watch", refused)
+    monkeypatch.setattr(watch, "_POLL_MS", 50)
     async with watched(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         [path] = await until(mirror.files)

@@ -6,9 +6,11 @@ import asyncio
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mirror_pace import paced
 from mirror_samples import BY, HOME, Kept, body, kept, until, watched
 
 from recollect.mirror import mirror as running
@@ -62,24 +64,38 @@ def save_in_a_burst(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-SAVES = [save_in_place, save_by_rename, save_like_vim, save_like_emacs, save_after_removing, save_in_a_burst]
+Save = Callable[[Path, str], None]
+SAVES: tuple[Save, ...] = (
+    save_in_place,
+    save_by_rename,
+    save_like_vim,
+    save_like_emacs,
+    save_after_removing,
+    save_in_a_burst,
+)
 
 
 async def says(mirror: Kept, id: str, text: str) -> bool:
     return (await mirror.record(id)).content == text
 
 
-async def test_an_edit_is_found_whatever_editor_made_it(tmp_path: Path) -> None:
-    async with watched(tmp_path) as mirror:
+async def taken_s(mirror: Kept, path: Path, save: Save, id: str, words: str) -> float:
+    """How long it takes from an edit to a write."""
+    begun = time.monotonic()
+    await asyncio.to_thread(save, path, f"---\nid: {id}\nconversation_id: default\n---\n{words}\n")
+    await until(lambda: says(mirror, id, words))
+    return time.monotonic() - begun
+
+
+async def test_an_edit_is_a_write_within_two_seconds_whatever_editor_made_it(tmp_path: Path) -> None:
+    """On a machine that is slow or busy, within as many times longer as it takes just then to tell of any file."""
+    async with watched(tmp_path / "home") as mirror, paced(tmp_path / "beside", mirror) as pace:
         fact = await mirror.add("The bike is red")
-        [path] = await until(mirror.files)
+        [path] = await until(lambda: mirror.files("entries/default/**/*.md"))
         for n, save in enumerate(SAVES):
             words = f"The bike is green {n}"
-            begun = time.monotonic()
-            await asyncio.to_thread(save, path, f"---\nid: {fact.id}\nconversation_id: default\n---\n{words}\n")
-            await until(lambda words=words: says(mirror, fact.id, words))
-            # On a machine that does nothing else.
-            assert time.monotonic() - begun < 10
+            took_s, limit_s = await asyncio.gather(taken_s(mirror, path, save, fact.id, words), pace.limit_s())
+            assert took_s < limit_s, save.__name__
             await until(lambda words=words: body(path) == words)
         statuses = {record.status for record in await mirror.all("default", *Status)}
         assert (statuses, len(await mirror.all("default", *Status))) == ({Status.ACTIVE}, 1)

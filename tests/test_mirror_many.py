@@ -75,6 +75,22 @@ async def test_one_edit_that_cannot_be_taken_in_keeps_no_other_out(tmp_path: Pat
         assert sum(words.endswith("green") for words in await mirror.words()) == 4
 
 
+async def test_two_edited_files_of_one_memory_are_two_memories_also_when_nothing_is_known_of_them(
+    tmp_path: Path,
+) -> None:
+    async with kept(tmp_path) as mirror:
+        await _facts(mirror, 2)
+    text = mirror.file("number 1").read_text()
+    mirror.file("number 1").write_text(text.replace("red", "green"))
+    (mirror.file("number 0").parent / "zoe.md").write_text(text.replace("red", "blue"))
+    for path in (tmp_path / ".recollect").glob("mirror.db*"):
+        path.unlink()
+    async with kept(tmp_path) as mirror:
+        await mirror.sync()
+        assert await mirror.words() == {"fact number 0 is red", "fact number 1 is green", "fact number 1 is blue"}
+        assert sorted(body(path) for path in mirror.files()) == sorted(await mirror.words())
+
+
 async def test_what_is_edited_again_while_it_is_taken_in_is_no_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,24 +99,24 @@ class Reader:
         ids = [seen.page.id for seen in found if seen.page.id is not None]
         records = {record.id: record for record in await self._ledger.get(Scope(user), ids)}
         new: list[tuple[Seen, bool]] = []
-        edits: list[tuple[Seen, Known]] = []
+        edits: dict[str | None, tuple[Seen, Known]] = {}
         named: set[str | None] = set()
         for seen in found:
-            if any(seen.page.id == other.page.id for other, _ in edits):
+            if seen.page.id in edits:
                 # What this one is depends on what becomes of the other.
-                await self._edit_all(user, edits, taken, by=by)
-                edits = []
+                await self._edit_all(user, list(edits.values()), taken, by=by)
+                edits = {}
             known = await self._known(seen, records, erasures)
             step = decide(seen, known)
             if step in (Step.ADD, Step.ADD_ANOTHER):
                 new.append((seen, step is Step.ADD_ANOTHER or seen.page.id in named))
                 named.add(seen.page.id)
             elif step is Step.EDIT and not seen.spot.is_tombstone:
-                edits.append((seen, known))
+                edits[seen.page.id] = (seen, known)
             elif not seen.spot.is_tombstone:
                 # What lies among the tombstones is looked at only to build a ledger anew.
                 await self._guarded(seen, known, step, taken, by=by)
-        await self._edit_all(user, edits, taken, by=by)
+        await self._edit_all(user, list(edits.values()), taken, by=by)
         if new:
             await add(user, new, taken, desk=self._desk, by=by)
         added = {seen.path for seen, _ in new}
@@ -151,19 +151,23 @@ class Reader:
     async def _edit_all(self, user: str, edits: Sequence[tuple[Seen, Known]], taken: Taken, *, by: By) -> None:
         """Take in many edits as one: the ledger commits them together, and their files are written together."""
         done: list[tuple[Seen, MemoryRecord]] = []
+        failed: list[tuple[Seen, Known, BaseException]] = []
         for start in range(0, len(edits), _AT_ONCE):
             some = edits[start : start + _AT_ONCE]
             changing = [self._change(seen, known.record, taken, by=by) for seen, known in some]
             results = await asyncio.gather(*changing, return_exceptions=True)
             for (seen, known), result in zip(some, results, strict=True):
-                if isinstance(result, StaleVersion):
-                    await self._guarded(seen, known, Step.EDIT, taken, by=by)
-                elif isinstance(result, BaseException):
-                    await self._refuse(seen, result, taken)
+                if isinstance(result, BaseException):
+                    failed.append((seen, known, result))
                 else:
                     done.append((seen, result))
         if done:
             await self._know_edited(user, done, taken)
+        for seen, known, error in failed:
+            if isinstance(error, StaleVersion):
+                await self._guarded(seen, known, Step.EDIT, taken, by=by)
+            else:
+                await self._refuse(seen, error, taken)
 
     async def _guarded(self, seen: Seen, known: Known, step: Step, taken: Taken, *, by: By) -> None:
         for _ in range(_TRIES):

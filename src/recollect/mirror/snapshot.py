@@ -32,10 +32,9 @@ def write_snapshot(user: str, base: str, *, folder: Folder, state: State, change
     if not shown:
         folder.remove(path)
         return
-    lines = _last(path, folder) if last is not None else {}
-    kept = {each for each, is_newer in shown.items() if not is_newer and each in lines and each not in changed}
-    lines = {each: line for each, line in lines.items() if each in kept}
-    for each, line in _read(sorted(shown.keys() - kept), folder):
+    same = {each for each, is_newer in shown.items() if not is_newer}.difference(changed)
+    lines = _last(path, same, folder) if last is not None else {}
+    for each, line in _read(sorted(shown.keys() - lines.keys()), folder):
         lines[each] = json.dumps(line, ensure_ascii=False)
     data = ("[\n" + ",\n".join(lines.values()) + "\n]\n").encode()
     # It says of itself when the first file was read for it: whatever is changed since may not be in it.
@@ -49,19 +48,20 @@ def is_behind(user: str, base: str, *, folder: Folder, state: State) -> bool:
     return state.has_changed_since(user, last.written_ns if last is not None else 0)
 
 
-def _last(path: str, folder: Folder) -> dict[str, str]:
-    """The lines of the last snapshot by their paths, each as it stands there; without any that is not as we write."""
+def _last(path: str, same: Collection[str], folder: Folder) -> dict[str, str]:
+    """The lines of files that are the same as in the last snapshot; without any that is not as we write them."""
     try:
         text = (folder.root / path).read_text()
     except (OSError, UnicodeDecodeError):
         return {}
-    start = os.path.join(folder.root, "")
-    found = {}
+    start, found = os.path.join(folder.root, ""), {}
     for line in text.split("\n"):
         # Only the start of each is looked at: there may be many.
         parts = line.split('"', 8)
-        if len(parts) == 9 and (parts[0], *parts[1::4]) == ("{", "id", "path") and parts[7].startswith(start):
-            found[parts[7].removeprefix(start)] = line.removesuffix(",")
+        if len(parts) == 9 and parts[0] == "{" and parts[1] == "id" and parts[5] == "path":
+            place = parts[7].removeprefix(start)
+            if place in same:
+                found[place] = line.removesuffix(",")
     return found
 
 

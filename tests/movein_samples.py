@@ -24,26 +24,54 @@ class _Embedder:
         return [self.embed(text) for text in texts]
 
 
-def mem0_folder(folder: Path, store: str) -> dict[str, str]:
-    """What mem0 itself writes: of alex one memory and a talk, of bea one changed and one deleted; gives their ids."""
+def _mem0(folder: Path, store: str, vectors: dict[str, Any]) -> Any:
     from mem0 import Memory
 
-    vectors: dict[str, Any] = {"collection_name": "mem0", "path": str(folder / store)}
-    if store == "qdrant":
-        vectors |= {"embedding_model_dims": 8, "on_disk": True}
     memory = Memory.from_config(
         {
-            "vector_store": {"provider": store, "config": vectors},
+            "vector_store": {"provider": store, "config": {"collection_name": "mem0", **vectors}},
             "history_db_path": str(folder / "history.db"),
             "llm": {"provider": "openai", "config": {"api_key": "none"}},
             "embedder": {"provider": "openai", "config": {"api_key": "none", "embedding_dims": 8}},
         }
     )
     memory.embedding_model = _Embedder()
+    return memory
+
+
+def mem0_tables(folder: Path, dsn: str, *, collection: str = "mem0") -> dict[str, str]:
+    """What mem0 itself writes into PostgreSQL: of alex one memory, of bea one changed and one deleted."""
+    where = {"connection_string": dsn, "collection_name": collection}
+    memory = _mem0(folder, "pgvector", {**where, "embedding_model_dims": 8})
+    ids = _filled(memory)
+    memory.db.close()
+    memory.vector_store.connection_pool.close()
+    if memory._entity_store is not None:
+        memory._entity_store.connection_pool.close()
+    return ids
+
+
+def mem0_folder(folder: Path, store: str) -> dict[str, str]:
+    """What mem0 itself writes: of alex one memory and a talk, of bea one changed and one deleted; gives their ids."""
+    vectors: dict[str, Any] = {"path": str(folder / store)}
+    if store == "qdrant":
+        vectors |= {"embedding_model_dims": 8, "on_disk": True}
+    memory = _mem0(folder, store, vectors)
     if store == "qdrant":
         # It would try to download a model.
         memory.vector_store._bm25_encoder = False
+    ids = _filled(memory)
+    talk = [{"role": "user", "content": "Hello there"}, {"role": "assistant", "content": "Good day"}]
+    memory.db.save_messages(talk, "run_id=monday&user_id=alex")
+    memory.db.close()
+    if store == "qdrant":
+        memory.vector_store.client.close()
+    else:
+        memory.vector_store.client._system.stop()
+    return ids
 
+
+def _filled(memory: Any) -> dict[str, str]:
     def add(text: str, user: str, **more: Any) -> str:
         return str(memory.add(text, user_id=user, infer=False, **more)["results"][0]["id"])
 
@@ -54,13 +82,6 @@ def mem0_folder(folder: Path, store: str) -> dict[str, str]:
     }
     memory.update(ids["tea"], "Likes green tea")
     memory.delete(ids["rain"])
-    talk = [{"role": "user", "content": "Hello there"}, {"role": "assistant", "content": "Good day"}]
-    memory.db.save_messages(talk, "run_id=monday&user_id=alex")
-    memory.db.close()
-    if store == "qdrant":
-        memory.vector_store.client.close()
-    else:
-        memory.vector_store.client._system.stop()
     return ids
 
 
@@ -221,7 +242,19 @@ def langgraph_store(path: Path) -> None:
     from langgraph.store.sqlite import SqliteStore
 
     with SqliteStore.from_conn_string(str(path)) as store:
-        store.setup()
-        store.put(("memories", "alex"), "m1", {"content": "Likes green tea", "context": "breakfast"})
-        store.put(("memories", "bea"), "m2", {"kind": "Memory", "content": {"content": "Rides a bike"}})
-        store.put(("memories", "alex"), "m3", {})
+        _put_items(store)
+
+
+def langgraph_tables(dsn: str) -> None:
+    """A store in PostgreSQL, written by LangGraph itself; what alex likes lasts an hour."""
+    from langgraph.store.postgres import PostgresStore
+
+    with PostgresStore.from_conn_string(dsn) as store:
+        _put_items(store, ttl=60)
+
+
+def _put_items(store: Any, **lasting: Any) -> None:
+    store.setup()
+    store.put(("memories", "alex"), "m1", {"content": "Likes green tea", "context": "breakfast"}, **lasting)
+    store.put(("memories", "bea"), "m2", {"kind": "Memory", "content": {"content": "Rides a bike"}})
+    store.put(("memories", "alex"), "m3", {})

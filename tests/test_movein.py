@@ -40,7 +40,7 @@ def texts(memory: Memory, **where: Any) -> list[str]:
     return [line["memory"] for line in everything(memory) if all(line[name] == is_ for name, is_ in where.items())]
 
 
-def twice(memory: Memory, source: Path, **terms: Any) -> MovedIn:
+def twice(memory: Memory, source: Path | str, **terms: Any) -> MovedIn:
     """What the first time came to; the second changes nothing."""
     would = memory.import_from(source, dry_run=True, **terms)
     assert everything(memory) == []

@@ -48,7 +48,7 @@ class Moves(Opening):
         by: str = "import",
         progress: Callable[[int], None] = lambda done: None,
     ) -> MovedIn:
-        """Bring in what another product keeps: a file, a folder, a zip archive, or the address of mem0's API.
+        """Bring in what another product keeps: a file, a folder, a zip archive, an API or a database.
 
         All of it becomes `user_id`'s; without one it stays with the users whom the source names, of those in `of`, or
         of `everyone`. `dry_run` writes nothing and tells what would be. Doing it again changes nothing.

@@ -26,7 +26,7 @@ from recollect.model.times import as_utc
 from recollect.model.turn import Conversation
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.movein.item import Found, Item, Left, Line, Session
-from recollect.movein.registry import reader, recognised
+from recollect.movein.registry import check_readable, reader, recognised
 from recollect.movein.sessions import Ended, settle
 from recollect.movein.source import Source
 from recollect.movein.terms import NAMED, MovedIn, Terms
@@ -60,6 +60,7 @@ async def move_in(
     why = "you said so"
     if kind == "auto":
         kind, why = await asyncio.to_thread(recognised, source)
+    check_readable(kind, source)
     tally = Tally(kind, terms, embedder.model)
     try:
         items = iter(reader(kind).read(source))

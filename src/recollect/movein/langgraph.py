@@ -1,4 +1,4 @@
-"""LangGraph's stores: items under namespaces, from a SQLite store or as JSON Lines."""
+"""LangGraph's stores: items under namespaces, from a store in SQLite or PostgreSQL, or as JSON Lines."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from recollect.movein.source import Source
 
 # What in a value holds its words, as the tools that write memories call it.
 _WORDS = ("content", "memory", "text", "data", "fact", "value")
+_COLUMNS = {"prefix": "text", "key": "text", "value": "jsonb"}
 
 
 def recognise(source: Source) -> str:
-    """By the table of a SQLite store, or by items that name their namespace."""
+    """By the table of a store, or by items that name their namespace."""
+    if source.is_database:
+        from recollect.movein.tables import looked_at
+
+        with looked_at(source) as tables:
+            found = tables.like(_COLUMNS)
+        return f"it has the table {', '.join(found)}" if found else ""
     for name in source.names:
         if has_tables(source, name, "store", "store_migrations"):
             return f"{name} is a SQLite store"
@@ -29,12 +36,13 @@ def recognise(source: Source) -> str:
 
 def read(source: Source) -> Iterator[Item]:
     """Every item: what its namespace says after `users` or `memories` is its user."""
+    if source.is_database:
+        yield from _of_tables(source)
+        return
     for name in source.names:
         if has_tables(source, name, "store"):
             with opened(source, name) as connection:
-                for row in rows_of(
-                    connection, "SELECT prefix, key, value, created_at, updated_at FROM store ORDER BY 1, 2"
-                ):
+                for row in rows_of(connection, "SELECT * FROM store ORDER BY prefix, key"):
                     yield _item(row["prefix"].split("."), row, f"{name}, {row['prefix']} {row['key']}")
     for name in source.ending(".jsonl"):
         for number, told in source.json_lines(name):
@@ -50,6 +58,18 @@ def read(source: Source) -> Iterator[Item]:
             else:
                 space = told["namespace"]
                 yield _item(space.split(".") if isinstance(space, str) else space, told, where)
+
+
+def _of_tables(source: Source) -> Iterator[Item]:
+    from recollect.movein.tables import looked_at
+
+    with looked_at(source) as tables:
+        found = tables.like(_COLUMNS)
+        if wrong := tables.missing(found, product="LangGraph"):
+            raise wrong
+        for table in found:
+            for row in tables.rows(table, order="prefix, key"):
+                yield _item(row["prefix"].split("."), row, f"{table}, {row['prefix']} {row['key']}")
 
 
 def _item(space: list[Any], told: Mapping[str, Any], where: str) -> Item:
@@ -71,6 +91,7 @@ def _item(space: list[Any], told: Mapping[str, Any], where: str) -> Item:
         user=_user(names),
         fields={
             "updated_at": told.get("updated_at") or told.get("created_at"),
+            "expires_at": told.get("expires_at"),
             "metadata": {"namespace": names, "key": str(told.get("key"))},
         },
     )

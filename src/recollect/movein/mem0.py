@@ -1,4 +1,4 @@
-"""mem0: its vector store on disk (qdrant or Chroma) with its history beside it, or its API.
+"""mem0: its vector store (qdrant or Chroma on disk with its history beside it, or pgvector), or its API.
 
 A qdrant folder holds pickles. They are read by an unpickler that knows plain values only: nothing in them is run.
 """
@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
-from recollect.movein import mem0_api
+from recollect.movein import mem0_api, mem0_tables
 from recollect.movein.item import Found, Item, Left, Session
 from recollect.movein.rows import has_tables, opened, rows_of
 from recollect.movein.source import Source
@@ -22,12 +22,12 @@ _OURS = {
     "text_lemmatized", "attributed_to", "expiration_date",
 }  # fmt: skip
 _Point: TypeAlias = tuple[str, Mapping[str, Any], str]
-# Collections beside the memories: names of people and things, and which version made them.
-_BESIDE = ("_entities", "mem0migrations")
 
 
 def recognise(source: Source) -> str:
     """By its address, or by the files it writes."""
+    if source.is_database:
+        return mem0_tables.recognise(source)
     if source.is_address:
         return "it is an address"
     names = source.names
@@ -43,7 +43,7 @@ def recognise(source: Source) -> str:
 def read(source: Source) -> Iterator[Item]:
     """What it knows, what it knew before and replaced, and the last things said."""
     if source.is_address:
-        yield from mem0_api.read(source)
+        yield from (mem0_tables if source.is_database else mem0_api).read(source)
         return
     history = [name for name in source.ending(".db") if _is_history(source, name)]
     lines: dict[str, list[dict[str, Any]]] = {}
@@ -182,7 +182,7 @@ def _chroma(connection: Any) -> Iterator[_Point]:
 
 def _is_qdrant(name: str) -> bool:
     parts = name.split("/")
-    return parts[-1] == "storage.sqlite" and "collection" in parts[:-1] and not parts[-2].endswith(_BESIDE)
+    return parts[-1] == "storage.sqlite" and "collection" in parts[:-1] and not parts[-2].endswith(mem0_tables.BESIDE)
 
 
 def _is_history(source: Source, name: str) -> bool:

@@ -21,6 +21,8 @@ READERS: Mapping[str, str] = {
     "recollect": "own",
     "markdown": "markdown",
 }
+# Those of which there may be tables in PostgreSQL.
+_IN_TABLES = ("mem0", "langgraph")
 
 
 def reader(kind: str) -> Reader:
@@ -32,7 +34,25 @@ def reader(kind: str) -> Reader:
 
 def recognised(source: Source) -> tuple[str, str]:
     """Which product's memory it is, and by what that is known."""
+    if source.is_database:
+        return _recognised_tables(source)
     for kind in READERS:
         if why := reader(kind).recognise(source):
             return kind, why
-    raise InvalidInput(f"{source.place} is like nothing that is known; say what it is: {', '.join(READERS)}")
+    raise InvalidInput(f"{source.shown} is like nothing that is known; say what it is: {', '.join(READERS)}")
+
+
+def _recognised_tables(source: Source) -> tuple[str, str]:
+    found = {kind: why for kind in _IN_TABLES if (why := reader(kind).recognise(source))}
+    if not found:
+        raise InvalidInput(f"{source.shown} has no tables of {' or '.join(_IN_TABLES)}: is it the right database?")
+    if len(found) > 1:
+        # A database is often shared; nothing that is in it goes by unsaid.
+        raise InvalidInput(f"{source.shown} has tables of {' and of '.join(found)}: say which are meant")
+    return next(iter(found.items()))
+
+
+def check_readable(kind: str, source: Source) -> None:
+    """Raise if nothing of this product can be in such a source."""
+    if source.is_database and kind in READERS and kind not in _IN_TABLES:
+        raise InvalidInput(f"what {kind} keeps is not in PostgreSQL; of {' and '.join(_IN_TABLES)} it is read there")

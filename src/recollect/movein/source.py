@@ -44,7 +44,21 @@ class Source:
     @property
     def is_address(self) -> bool:
         """Whether it is an address rather than something on disk."""
-        return self.place.startswith(("http://", "https://"))
+        return self.place.startswith(("http://", "https://")) or self.is_database
+
+    @property
+    def is_database(self) -> bool:
+        """Whether it is the address of a database in PostgreSQL."""
+        return self.place.startswith(("postgresql://", "postgres://"))
+
+    @property
+    def shown(self) -> str:
+        """What it is called where others may read it: without a password."""
+        if not self.is_database:
+            return self.place
+        from recollect.ledger.postgres_errors import masked
+
+        return masked(self.place)
 
     @cached_property
     def path(self) -> Path:

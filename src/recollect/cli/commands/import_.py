@@ -58,9 +58,9 @@ def import_(
 ) -> None:
     """Bring in memories: what export wrote, or what another product keeps.
 
-    SOURCE is a file, a folder, a zip archive, the address of mem0's API, or standard input for lines of ours. Doing
-    it twice changes nothing. Of other products' memories say whose they become with --user, or keep the users they
-    name with --of or --everyone. docs/moving.md has two commands for each product.
+    SOURCE is a file, a folder, a zip archive, the address of mem0's API or of a PostgreSQL database, or standard
+    input for lines of ours. Doing it twice changes nothing. Of other products' memories say whose they become with
+    --user, or keep the users they name with --of or --everyone. docs/moving.md has two commands for each product.
     """
     owner = owner or given.user
     is_ours = source == "-" or _is_ours(source, kind)

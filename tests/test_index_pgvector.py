@@ -14,6 +14,7 @@ from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.model.query import EVERYTHING
+from recollect.model.scope import Scope
 from recollect.testing.index_suite import ANN, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 
@@ -72,4 +73,27 @@ async def test_a_large_user_is_searched_by_pgvector_and_not_by_reading_all(
     assert isinstance(view, EngineView)
     monkeypatch.delattr(EngineView, "_compared")
     assert len((await view.nearest(unit_vectors(1, seed=2)[0], limit=10)).rows) == 10
+    await index.close()
+
+
+async def test_users_who_are_not_ready_keep_nobody_from_pgvector(
+    ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(ledger, ANN, 300, seed=1)
+    late = [Scope(f"late {number}") for number in range(30)]
+    for scope in late:
+        await fill(ledger, scope, 1, seed=2)
+    index = await open_index(ledger)
+    assert isinstance(index.engine, PgvectorEngine)
+    await index.engine.near.make_ready(["ann"])
+    # They stay as they are, however long this takes.
+    monkeypatch.setattr(index.engine.near, "want", lambda user: None)
+    question = unit_vectors(1, seed=3)[0]
+    for scope in late:
+        view = await index.view(scope, EVERYTHING)
+        assert len((await view.nearest(question, limit=1)).rows) == 1
+    assert (index.trouble, index._asked.is_away) == ("", False)
+    monkeypatch.delattr(EngineView, "_compared")
+    view = await index.view(ANN, EVERYTHING)
+    assert len((await view.nearest(question, limit=10)).rows) == 10
     await index.close()

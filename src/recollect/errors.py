@@ -21,6 +21,7 @@ RecollectError
 │   ├── Backlog           more work waits for a user than may            (retryable)
 │   │   └── TooFast       more is asked for in a minute than may be      (retryable)
 │   ├── IndexUnavailable  a vector database does not answer; the ledger is searched  (retryable)
+│   │   └── IndexNotReady    it answers, but has nothing of this user yet   (retryable)
 │   ├── CacheUnavailable  Redis does not answer; nothing depends on it   (retryable)
 │   ├── UpstreamUnavailable  the endpoint chats are sent to does not answer  (retryable)
 │   │   └── UpstreamBroken   it broke off in the middle of its answer      (retryable)
@@ -113,6 +114,10 @@ class TooFast(Backlog):
 
 class IndexUnavailable(Unavailable):
     """A vector database does not answer. Searches do without it; who looks after it hears of this."""
+
+
+class IndexNotReady(IndexUnavailable):
+    """A vector database answers, but has not taken in this user yet; nobody else has to do without it."""
 
 
 class CacheUnavailable(Unavailable):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.errors import IndexUnavailable
+from recollect.errors import IndexNotReady, IndexUnavailable
 from recollect.index.engine import Engine, place_mark, user_mark
 from recollect.ledger.protocol import Scored
 from recollect.model.breaker import Breaker, Leave
@@ -56,15 +56,22 @@ class Asked:
         try:
             async with asyncio.timeout(self._timeout_s):
                 found = await self._engine.nearest(user, vector, places=places, limit=limit)
+        except IndexNotReady:
+            # It answered: whoever has been taken in can go on asking.
+            self._answered(leave)
+            raise
         except (IndexUnavailable, TimeoutError) as error:
             self._failed(leave)
             raise IndexUnavailable(f"{self._engine.name} does not answer ({type(error).__name__})") from error
+        self._answered(leave)
+        return found
+
+    def _answered(self, leave: Leave) -> None:
         self._breaker.went_well(leave)
         if self.away_since is not None and not self._breaker.is_open:
             self.away_since = None
             BREAKER_OPEN.set(0, "index")
             _log.info("%s answers again", self._engine.name)
-        return found
 
     def _failed(self, leave: Leave) -> None:
         self._breaker.failed(leave)

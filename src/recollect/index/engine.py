@@ -2,7 +2,7 @@
 
 Whatever it gives is looked up among the rows the ledger lets the scope see, so that one that is behind, or that was
 tricked, can make a memory be missed but never be shown. An engine raises IndexUnavailable, and no other error, while
-it does not answer.
+it does not answer, and IndexNotReady where it answers but has not taken in the user yet.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ class PgvectorEngine:
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
         try:
             return await self.near.nearest(user, vector, places=places, limit=limit)
+        except IndexUnavailable:
+            raise
         except Unavailable as error:
             raise IndexUnavailable(str(error)) from error
 

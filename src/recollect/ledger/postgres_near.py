@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recollect.errors import RecollectError, StoreUnavailable, Unavailable, Unsupported
+from recollect.errors import IndexNotReady, RecollectError, StoreUnavailable, Unavailable, Unsupported
 from recollect.ledger import postgres_near_sql as said
 from recollect.ledger.protocol import Scored
 from recollect.ledger.sql.tx import EVERYONE, NOBODY, Row, Tx
@@ -65,7 +65,7 @@ class Near:
         return self._engine.where
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
-        """The nearest active rows of the user in these places; Unavailable while they are not made ready."""
+        """The nearest active rows of the user in these places; IndexNotReady while they are not made ready."""
         number = await self._model_number()
         asked = {"user": user, "model": number, "vector": vector.tolist(), "places": list(places), "limit": limit}
 
@@ -83,7 +83,9 @@ class Near:
         found = await self._engine.read(find, of=user) if number else None
         if found is None:
             self.want(user)
-            raise Unavailable(self._trouble or "this user's vectors are not ready for pgvector yet")
+            if self._trouble:
+                raise Unavailable(self._trouble)
+            raise IndexNotReady("this user's vectors are not ready for pgvector yet")
         rows, scores = np.array([row[0] for row in found], np.int64), np.array([row[1] for row in found], np.float32)
         order = np.lexsort((rows, -scores))
         return Scored(rows[order], np.clip(scores[order], 0, 1))

@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_samples import call, calls, script
 from model_samples import ModelServer, by_meaning, embedded_by, fill, said, settings_of, until, until_served
 
 from recollect import AsyncMemory
-from recollect.errors import InvalidInput, ModelUnavailable
+from recollect.agent import Agent, AgentHabits
+from recollect.errors import InvalidInput, ModelUnavailable, StoreUnavailable
 from recollect.ledger.model_states import Origin, current_of
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel, Role
+from recollect.models.openai_chat import OpenAIChat
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -90,6 +93,39 @@ async def test_whoever_was_given_the_old_service_can_go_on_with_it(tmp_path: Pat
         await memory.add("likes gin", user_id="a")
         assert [state.model.name for state in await held.model_states()] == ["old", "new"]
         assert await by_meaning(memory, 7)
+
+
+async def test_the_old_service_lives_until_an_agent_is_done_with_it(tmp_path: Path, llm: ScriptedLLM) -> None:
+    await fill(settings_of(tmp_path, llm, "old", 64), 20)
+    script(llm, calls(call("change_model")), calls(call("RetrieveFacts", query=said(7))), "It is done.")
+    async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
+        old = await memory._open()
+        exchange = memory._exchange
+        assert exchange is not None
+        exchange._linger_s = 0.0
+
+        async def change_model() -> str:
+            """Have another model searched."""
+            await memory.reembed()
+            await until_served(memory, "new")
+            await exchange.look()
+            return "changed"
+
+        chat = OpenAIChat(llm.base_url, model="m")
+        async with Agent(memory, chat, (change_model,), habits=AgentHabits()) as agent:
+            answer = await agent.run("Change it, then say what was drunk", user_id="a", enable_memory=True)
+        await chat.close()
+        assert answer.text == "It is done."
+        observed = [each for step in answer.steps for each in step.observed]
+        assert [each.failed for each in observed] == [False, False]
+        assert said(7) in observed[1].text
+        assert not old.uses
+        # Now that nobody is at work with it, it goes.
+        assert [each for _, each in exchange._old] == [old]
+        await exchange.look()
+        assert exchange._old == []
+        with pytest.raises(StoreUnavailable):
+            await old.ping()
 
 
 async def test_a_memory_that_stays_open_notices_that_another_has_switched(tmp_path: Path, llm: ScriptedLLM) -> None:

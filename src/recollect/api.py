@@ -316,11 +316,12 @@ class AsyncMemory(Moves, Caring, Opening):
 
         With `sessions` how each session stands, its summary too; with `embeddings` the vectors of the current model.
         """
-        moving = (await self._open()).moving
-        for user in [user_id] if user_id is not None else await self.users():
-            scope = read_scope(user, project_id, None)
-            async for line in moving.export(scope, sessions=sessions, embeddings=embeddings):
-                yield line
+        service = await self._open()
+        with service.uses.one():
+            for user in [user_id] if user_id is not None else await self.users():
+                scope = read_scope(user, project_id, None)
+                async for line in service.moving.export(scope, sessions=sessions, embeddings=embeddings):
+                    yield line
 
     async def import_(
         self,

@@ -1,7 +1,7 @@
 """The service in use: when the ledger has gone over to another embedding model, a new one takes its place.
 
 A service and all its parts are of one model, so vectors of two never meet. Who was given the old service goes on with
-it: it takes no more jobs, and is closed a while later.
+it: it takes no more jobs, and is closed a while later, when whoever takes long is done with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recollect.service import Service
 _log = logging.getLogger("recollect")
 # How often the ledger is asked which model it searches.
 LOOK_EVERY_S = 1.0
-# Longer than requests take that were begun on the old service.
+# Longer than requests take that were begun on the old service; what may take longer says that it is in use.
 LINGER_S = 300.0
 _ASKED = "What did I say?"
 
@@ -95,7 +95,7 @@ class Exchange:
         _log.info("memories are searched by %s from now on", fresh.model)
 
     async def _close_old(self) -> None:
-        due = [old for until, old in self._old if until <= monotonic()]
+        due = [old for until, old in self._old if until <= monotonic() and not old.uses]
         self._old = [(until, old) for until, old in self._old if old not in due]
         for old in due:
             await old.close()

@@ -13,6 +13,7 @@ from recollect.errors import InvalidInput, StoreUnavailable
 from recollect.model.change import By
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
+from recollect.model.uses import Uses
 from recollect.remember import Learning
 from recollect.upkeep import exported, transfer
 from recollect.upkeep.transfer import Imported
@@ -29,16 +30,18 @@ if TYPE_CHECKING:
 class Moving:
     """What leaves a ledger as a whole, and what comes into it in large numbers."""
 
-    def __init__(self, means: Means, learning: Learning, room: Room) -> None:
+    def __init__(self, means: Means, learning: Learning, room: Room, uses: Uses) -> None:
         self._ledger, self._embedder = means.ledger, means.embedder
-        self._learning, self._room = learning, room
+        self._learning, self._room, self._uses = learning, room, uses
 
-    def export(
+    async def export(
         self, scope: Scope, *, sessions: bool = False, embeddings: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
         """Every memory of the scope as plain lines."""
         model = self._embedder.model if embeddings else None
-        return exported.export(scope, ledger=self._ledger, sessions=sessions, model=model)
+        with self._uses.one():
+            async for line in exported.export(scope, ledger=self._ledger, sessions=sessions, model=model):
+                yield line
 
     async def import_lines(
         self, lines: Iterable[Mapping[str, Any]], *, user: str | None, done: int, by: By
@@ -78,7 +81,8 @@ class Moving:
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
             await asyncio.to_thread(_begin, part, path, force=force)
-            made = await self._ledger.backup(part, told)
+            with self._uses.one():
+                made = await self._ledger.backup(part, told)
             await asyncio.to_thread(_put, part, path)
         except OSError as error:
             raise StoreUnavailable(f"the backup cannot be written to {path}: {error.strerror or error}") from error
@@ -92,17 +96,18 @@ class Moving:
         """Bring in what another product keeps, or tell what would be."""
         from recollect.movein.conduct import move_in
 
-        return await move_in(
-            source,
-            terms,
-            kind=kind,
-            ledger=self._ledger,
-            embedder=self._embedder,
-            redacting=self._learning.redacting,
-            room=self._room,
-            by=by,
-            progress=progress,
-        )
+        with self._uses.one():
+            return await move_in(
+                source,
+                terms,
+                kind=kind,
+                ledger=self._ledger,
+                embedder=self._embedder,
+                redacting=self._learning.redacting,
+                room=self._room,
+                by=by,
+                progress=progress,
+            )
 
     async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
         """Take in all that a backup holds; only an empty ledger takes it."""

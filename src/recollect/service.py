@@ -28,6 +28,7 @@ from recollect.model.remembered import Remembered
 from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
+from recollect.model.uses import Uses
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
 from recollect.moving import Moving
@@ -99,7 +100,9 @@ class Service:
         self._spending = Spending(finders.ledger, self._learning.allowance)
         self._redacting = self._learning.redacting
         self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
-        self.moving = Moving(self._means, self._learning, self.room)
+        # Those who are at work with it for long: until they are done it is not closed for another to take its place.
+        self.uses = Uses()
+        self.moving = Moving(self._means, self._learning, self.room, self.uses)
         self.files = Files(self._means, self._redacting, pace=self.room.take)
         self.care = Care(
             self._means,

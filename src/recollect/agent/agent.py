@@ -121,6 +121,13 @@ class Agent:
     async def _remembering(self, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
         """A run that begins with what memory has, and leaves there what it came to."""
         service = await self._service()
+        # However long it takes: another model may take the place of the service's meanwhile.
+        with service.uses.one():
+            async with aclosing(self._run(service, task, scope)) as events:
+                async for event in events:
+                    yield event
+
+    async def _run(self, service: Service, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
         await self._ended(scope)
         if refused := await self._refusal(service, scope):
             answer = Answer(text=_REFUSED, ended="tokens", conversation_id=scope.session, notes=(refused,))
@@ -202,10 +209,11 @@ class Agent:
 
         async def work() -> None:
             try:
-                if before is not None:
-                    await asyncio.wait([before])
-                model = (await self._chat()).model
-                await end(service, scope, question, answer, told=told, habits=self.habits, model=model)
+                with service.uses.one():
+                    if before is not None:
+                        await asyncio.wait([before])
+                    model = (await self._chat()).model
+                    await end(service, scope, question, answer, told=told, habits=self.habits, model=model)
             finally:
                 if self._ending.get(scope) is task:
                     del self._ending[scope]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recollect.errors import InvalidInput, StoreUnavailable
+from recollect.errors import InvalidInput, QuotaReached, StoreUnavailable
 from recollect.model.change import By
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
@@ -52,7 +52,10 @@ class Moving:
         that is in use here, and of the very words that are kept.
         """
         read = exported.read_lines(lines, model=self._embedder.model, user=user, done=done)
-        told = await self.import_records(read.records, by=by, vectors=read.vectors)
+        try:
+            told = await self.import_records(read.records, by=by, vectors=read.vectors)
+        except QuotaReached as error:
+            raise QuotaReached(f"{error}; the {done:,} lines before are imported, and of the next none is") from None
         for session in read.sessions:
             await exported.put_session(session, ledger=self._ledger, redacting=self._learning.redacting, by=by)
         return told

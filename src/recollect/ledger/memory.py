@@ -38,6 +38,7 @@ from recollect.ledger.plan import (
     Revert,
     check_owner,
     check_unerased,
+    holders_of,
     is_bill_only,
     plan,
 )
@@ -258,6 +259,9 @@ class MemoryLedger(MemoryTurns):
             if each.record.key is not None and each.record.importance >= least
         ]
         return sorted(facts, key=lambda fact: -fact.importance)[: checked_limit(limit)]
+
+    async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        return holders_of(records, known_of(self._user(scope.user)))
 
     async def revision(self, user: str) -> Revision:
         found = self._user(user)

@@ -95,6 +95,17 @@ def slot_of(record: MemoryRecord) -> Slot | None:
     return (record.place, str(record.category), record.key) if record.key is not None else None
 
 
+def holders_of(records: Sequence[MemoryRecord], known: Known) -> list[MemoryRecord]:
+    """The active memories that have the words or the key of one of the records, each once."""
+    found: dict[str, MemoryRecord] = {}
+    for record in records:
+        mark, slot = fingerprint_of(record), slot_of(record)
+        said = known.by_fingerprint.get(mark) if mark else None
+        keyed = known.by_slot.get(slot) if slot else None
+        found |= {holder.id: holder for holder in (said, keyed) if holder is not None}
+    return list(found.values())
+
+
 def check_owner(scope: Scope, changes: Sequence[Change | Revert]) -> None:
     """Raise an InvalidInput if a change brings in a memory of someone else."""
     for change in changes:

@@ -203,6 +203,10 @@ class Ledger(Jobs, Responses, Keys, Feeds, ModelStates, Protocol):
         """
         ...
 
+    async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        """The active memories of the user that say what one of these does in its place, or hold its key there."""
+        ...
+
     # For indexes -----------------------------------------------------------------------------------
 
     async def revision(self, user: str) -> Revision:

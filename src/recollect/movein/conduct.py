@@ -25,6 +25,7 @@ from recollect.model.text import checked_id
 from recollect.model.times import as_utc
 from recollect.model.turn import Conversation
 from recollect.models.embedding import Embedder, EmbeddingModel
+from recollect.movein.fit import Fit
 from recollect.movein.item import Found, Item, Left, Line, Session
 from recollect.movein.registry import check_readable, reader, recognised
 from recollect.movein.sessions import Ended, settle
@@ -61,20 +62,22 @@ async def move_in(
     if kind == "auto":
         kind, why = await asyncio.to_thread(recognised, source)
     check_readable(kind, source)
-    tally = Tally(kind, terms, embedder.model)
+    tally, fit = Tally(kind, terms, embedder.model), Fit(ledger, room, dry_run=terms.dry_run)
     try:
         items = iter(reader(kind).read(source))
         done = 0
         while batch := await asyncio.to_thread(tally.take, items):
             sifted = await sift(batch, ledger=ledger, redacting=redacting)
-            tally.told += Imported(present=sifted.present, redacted=sifted.redacted)
+            fitted = await fit.part(sifted.new)
+            tally.told += Imported(present=sifted.present, redacted=sifted.redacted) + fitted.told
+            tally.leave_over(fitted.over, room.full)
             if terms.dry_run:
-                tally.told += Imported(added=len(sifted.new))
+                tally.told += Imported(added=len(fitted.new))
             else:
                 job = _LEARNING if terms.learn else None
-                known = tally.vectors_of(sifted.new)
+                known = tally.vectors_of(fitted.new)
                 tally.told += await write(
-                    sifted.new, ledger=ledger, embedder=embedder, by=by, room=room, job=job, vectors=known
+                    fitted.new, ledger=ledger, embedder=embedder, by=by, room=room, job=job, vectors=known
                 )
             await settle(tally.ended(), terms, ledger=ledger, by=by)
             done += len(batch)
@@ -97,6 +100,7 @@ class Tally:
         self.stood: list[Conversation] = []
         self._model = model
         self._vectors: dict[tuple[str, str], Vector] = {}
+        self._where: dict[str, str] = {}
         self._kind, self._terms = kind, terms
         self._counts: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
@@ -109,6 +113,7 @@ class Tally:
         """The next records; empty when there are no more."""
         records: list[MemoryRecord] = []
         self._vectors.clear()
+        self._where.clear()
         # Some of which nothing is kept are not the end.
         while not records and (some := list(islice(items, _BATCH))):
             for item in some:
@@ -138,6 +143,7 @@ class Tally:
             self.leave(Left(item.where, str(error)), refused=True)
             return []
         self._count(record)
+        self._where[record.id] = item.where
         return [record]
 
     def leave(self, left: Left, *, refused: bool = False) -> None:
@@ -146,6 +152,11 @@ class Tally:
         self._counts["refused"] += refused
         if len(self._named) < NAMED:
             self._named.append(left)
+
+    def leave_over(self, records: Iterable[MemoryRecord], why: str) -> None:
+        """There is no room for these."""
+        for record in records:
+            self.leave(Left(self._where.get(record.id, record.id), why), refused=True)
 
     def ended(self) -> list[Ended]:
         """The sessions that ended since this was asked last."""

@@ -38,6 +38,9 @@ async def settle(ended: Sequence[Ended], terms: Terms, *, ledger: Ledger, by: By
 
 async def _settle(ended: Ended, terms: Terms, *, ledger: Ledger, by: By) -> None:
     held = await ledger.conversation(ended.scope)
+    if not held.turn_count:
+        # There was no room for any of its turns.
+        return
     fields: dict[str, Any] = {}
     titled = {"imported_from": ended.kind} | ({"title": ended.session.title} if ended.session.title else {})
     if any(held.metadata.get(name) != value for name, value in titled.items()):

@@ -50,7 +50,7 @@ class MovedIn:
     """What came of it: of what kind the source was and why it was thought so, how much of it is new.
 
     `left` counts by reason what was left out, and `named` names the first of them. A dry run tells the same and
-    writes nothing; what says the same as another memory is told apart only when it is written.
+    writes nothing.
     """
 
     kind: str

@@ -66,6 +66,25 @@ class KeyedSuite:
         assert await keyed(ledger) == ["holds"]
         assert await keyed(ledger, as_of=NOON) == ["expired", "holds"]
 
+    async def test_whoever_says_the_same_or_holds_the_key_is_given(self, ledger: Ledger) -> None:
+        here = Scope("ann", "p")
+        (tea,) = await add(ledger, memory("tea"))
+        (city,) = await add(ledger, memory("Oslo", key="city"))
+        await add(ledger, memory("bread", scope=here, level=Level.PROJECT))
+        await add(ledger, memory("tea", scope=BOB))
+        (gone,) = await add(ledger, memory("milk"))
+        await change(ledger, Forget(gone.id))
+        asked = [
+            memory("tea"),
+            memory("Rome", key="city"),
+            memory("bread"),
+            memory("milk"),
+            memory("Rome", key="town"),
+        ]
+        found = await ledger.holders(ANN, asked)
+        assert {each.id for each in found} == {tea.id, city.id}
+        assert await ledger.holders(Scope("nobody"), [memory("tea", scope=Scope("nobody"))]) == []
+
     async def test_what_must_be_the_first_of_its_key_is_refused_while_another_holds_it(self, ledger: Ledger) -> None:
         [held] = (await change(ledger, Add(file("one"), first=True))).outcomes
         with pytest.raises(Conflict):

@@ -46,6 +46,14 @@ class Room:
         self._tallies: OrderedDict[str, _Tally] = OrderedDict()
         self._counting: dict[str, asyncio.Task[_Tally]] = {}
 
+    @property
+    def full(self) -> str:
+        """What is said where there is no room."""
+        return (
+            f"no more than {self._most:,} memories are kept for one user, what was said and what was forgotten "
+            "among them: erase some, or have user_memories_most raised"
+        )
+
     async def take(self, user: str, count: int) -> None:
         """Let in so many, or raise that they come too fast or are too many."""
         wait_s = await self.pace.take(user, count) if self.pace is not None else 0.0
@@ -69,11 +77,17 @@ class Room:
             self._count(user)
         if self._is_full(tally, count):
             LIMITED.add("user_memories")
-            raise QuotaReached(
-                f"no more than {self._most:,} memories are kept for one user, what was said and what was forgotten "
-                "among them: erase some, or have user_memories_most raised"
-            )
+            raise QuotaReached(self.full)
         tally.taken += count
+
+    async def left(self, user: str, wanted: int) -> int:
+        """How many of so many there is room for; before it is said that not all fit, they are counted again."""
+        if not self._most:
+            return wanted
+        tally = self._tallies.get(user) or await self._counted(user)
+        if self._is_full(tally, wanted):
+            tally = await self._counted(user)
+        return max(0, min(wanted, self._most - tally.counted - tally.taken))
 
     def _is_full(self, tally: _Tally, count: int) -> bool:
         return tally.counted + tally.taken + count > self._most

@@ -15,6 +15,7 @@ from recollect.ledger.plan import (
     check_owner,
     check_unerased,
     fingerprint_of,
+    holders_of,
     is_bill_only,
     plan,
     takers,
@@ -159,6 +160,12 @@ async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> Kno
             if record.id not in known.by_id:
                 known.hold(record)
     return known
+
+
+async def holders(tx: Tx, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    """The active memories that records would meet: with the same words in the same place, or the same key."""
+    known = await _load(tx, scope, [Add(record) for record in records])
+    return holders_of(records, known)
 
 
 async def _active(tx: Tx, scope: Scope, places: list[str], column: str, values: list[str]) -> list[MemoryRecord]:

@@ -196,6 +196,9 @@ class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds, SqlModelStates):
             quick=as_of is None and filter == EVERYTHING,
         )
 
+    async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        return await self._engine.read(lambda tx: change_sql.holders(tx, scope, records), of=scope.user)
+
     async def revision(self, user: str) -> Revision:
         return await self._engine.read(lambda tx: vector_sql.revision(tx, user), of=user, quick=True)
 

@@ -20,6 +20,7 @@ from recollect.ledger.postgres_dialect import FAULTS, Glance, PostgresDialect, P
 from recollect.ledger.postgres_errors import AGAIN, BUSY_S, ERRORS, LOST, masked, translated
 from recollect.ledger.postgres_rows import UNGUARDED, TellingConnection, cautions, limited_to
 from recollect.ledger.postgres_scrub import scrub, sweep
+from recollect.ledger.postgres_types import ARRAYS, KnowingConnection
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import NOBODY, Row, Scrubbed, Tx, Whose
 from recollect.models.embedding import EmbeddingModel
@@ -59,7 +60,7 @@ _BEGIN_MIGRATION = (
 IDLE_S, ALIVE_S = 30.0, 2.0
 
 
-class _Connection(TellingConnection, asyncpg.Connection):  # type: ignore[misc]
+class _Connection(TellingConnection, KnowingConnection, asyncpg.Connection):  # type: ignore[misc]
     """A connection of the driver that knows whose rows it is kept to, and when it was last of use."""
 
     _used_at = 0.0
@@ -117,6 +118,8 @@ class PostgresEngine:
             version = connection.get_server_version()
             try:
                 process = await connection.fetchval("SELECT pg_backend_pid()", timeout=self._timeout_s)
+                # Before anyone waits for it.
+                await connection.fetchrow(ARRAYS, timeout=self._timeout_s)
             except ERRORS as error:
                 raise translated(error, self.where) from error
             # Behind a pooler each transaction may be on another connection; only what is said inside one holds.

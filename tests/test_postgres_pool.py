@@ -12,13 +12,17 @@ from typing import Any
 import asyncpg
 import pytest
 
-from recollect.ledger import postgres
+from recollect.errors import StoreUnavailable
+from recollect.ledger import postgres, postgres_types
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.sql.tx import NOBODY, Tx
 from recollect.model.change import Add
+from recollect.model.query import EVERYTHING
 from recollect.settings import load
+from recollect.testing.postgres_server import running_server
 from recollect.testing.suite_samples import ANN, BY, MODEL, memory
-from recollect.wiring import open_ledger
+from recollect.warm import warm_reading
+from recollect.wiring import open_ledger, open_service
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"
 
@@ -40,6 +44,58 @@ async def test_no_more_connections_are_made_than_the_settings_say(dsn: str, tmp_
     await asyncio.gather(*(engine.read(slow, of=NOBODY) for _ in range(40)))
     assert max(seen) == 4
     await aside.close()
+    await ledger.close()
+
+
+async def test_postgres_is_asked_once_what_arrays_are_made_of(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_types, "_TOLD", {})
+    asked = []
+    ask = asyncpg.Connection._introspect_types
+
+    async def counted(self: Any, types: Any, within_s: Any) -> Any:
+        asked.append(types)
+        return await ask(self, types, within_s)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
+    ledger = await open_postgres(dsn, MODEL)
+    kept = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    assert len(asked) == 1
+    aside = await asyncpg.connect(dsn)
+    rows = await ledger.matching(ANN, EVERYTHING)
+    for _ in range(2):
+        await asyncio.gather(*(ledger.fetch(ANN, rows, filter=EVERYTHING) for _ in range(40)))
+        await asyncio.gather(*(ledger.lexical(ANN, kept.content) for _ in range(40)))
+    assert len(await aside.fetch(OURS)) > 4
+    assert len(asked) == 1
+    await aside.close()
+    await ledger.close()
+
+
+async def test_a_server_has_its_connections_before_anyone_waits_for_them(dsn: str, tmp_path: Path) -> None:
+    chosen = {"home": tmp_path, "database": dsn, "postgres_connections": 4, "worker": False}
+    service = await open_service(load(chosen, environ={}).settings)
+    aside = await asyncpg.connect(dsn)
+    await warm_reading(service, at_once=4)
+    assert len(await aside.fetch(OURS)) >= 4
+    assert await service.users() == []
+    await aside.close()
+    await service.close()
+
+
+async def test_while_postgres_is_away_the_driver_has_nothing_to_tell(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = await open_postgres(dsn, MODEL)
+    name = (await ledger.engine._ask("SELECT current_database()"))[0][0]
+    server = running_server()
+    await server.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    await server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await ledger.users()
+    assert [record.message for record in caplog.records if record.name.startswith("asyncpg")] == []
+    await server.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    assert await ledger.users() == []
     await ledger.close()
 
 

@@ -25,11 +25,17 @@ _SAID = "My name is Ann, I live in Oslo and my budget for the trip in May is $10
 _ASKED = "What did I say about the budget for my trip last week?"
 
 
-async def warm_reading(service: Service) -> None:
-    """Do once what every recall does; nothing is written."""
+async def warm_reading(service: Service, *, at_once: int = 1) -> None:
+    """Do once what every recall does; nothing is written.
+
+    Then `at_once` for several: as many connections to a database are made, and have their statements prepared.
+    """
     messages = [{"role": "user", "content": _ASKED}]
+    asked = Recall(messages=messages, at=now(), limit=1, min_score=0.0)
     with quiet():
-        await service.recall(_NOBODY, Recall(messages=messages, at=now(), limit=1, min_score=0.0))
+        await service.recall(_NOBODY, asked)
+        several = range(at_once if at_once > 1 else 0)
+        await asyncio.gather(*(service.recall(Scope(f"nobody {number}"), asked) for number in several))
 
 
 def warm_learning() -> None:

@@ -58,7 +58,7 @@ def make_app(settings: Settings) -> FastAPI:
         learning = asyncio.create_task(asyncio.to_thread(warm_learning))
         try:
             await late.start()
-            await _warm(late)
+            await _warm(late, at_once=settings.postgres_connections if "://" in settings.database else 1)
             safekeeping.start()
             async with standing.kept(), proxy.running(safekeeping, late.get, standing):
                 yield
@@ -99,9 +99,9 @@ def make_app(settings: Settings) -> FastAPI:
     return app
 
 
-async def _warm(late: LateService) -> None:
+async def _warm(late: LateService, *, at_once: int) -> None:
     try:
-        await warm_reading(late.get())
+        await warm_reading(late.get(), at_once=at_once)
     except Unavailable:
         # It is opened later, and the first recall takes longer.
         return

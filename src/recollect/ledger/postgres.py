@@ -101,12 +101,15 @@ class PostgresEngine:
         try:
             self._pool = await asyncpg.create_pool(
                 **self._address,
-                min_size=1,
+                # None is made but for someone who wants it: while the database is away the driver would go on trying
+                # by itself, and tell of each time with a traceback.
+                min_size=0,
                 max_size=self._size,
                 connection_class=_Connection,
                 init=_set_up,
                 reset=_leave_as_is,
             )
+            await self._pool.release(await self._pool.acquire(timeout=ACQUIRE_S))
         except ValueError:
             # Its words may hold a piece of the password.
             raise InvalidSettings(

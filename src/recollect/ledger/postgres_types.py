@@ -28,12 +28,12 @@ class _NotAsked:
 class KnowingConnection:
     """The part of a connection that knows what others were told."""
 
-    async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> tuple[list[Any], Any]:
+    async def _introspect_types(self, typeoids: Iterable[int], within_s: float | None) -> tuple[list[Any], Any]:
         types = frozenset(typeoids)
         for known, told in _TOLD.items():
             if types <= known:
                 return told, _NotAsked()
-        found, statement = await super()._introspect_types(typeoids, timeout)  # type: ignore[misc]
+        found, statement = await super()._introspect_types(typeoids, within_s)  # type: ignore[misc]
         if max(types, default=_FIRST_OWN) < _FIRST_OWN:
             _TOLD[types] = list(found)
         return found, statement

@@ -170,6 +170,27 @@ async def test_a_ledger_that_fails_in_ways_nobody_thought_of_does_not_end_the_wo
     assert "a store" in caplog.text
 
 
+async def test_a_ledger_that_is_away_is_told_once_not_at_every_look(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = 0
+    seen = asyncio.Event()
+
+    async def away(*given: Any, **more: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == 4:
+            seen.set()
+        raise ModelUnavailable("a store is away")
+
+    monkeypatch.setattr(ledger, "lease", away)
+    worker = Worker(ledger, Doing(ledger), poll_s=0.001)
+    worker.start()
+    await asyncio.wait_for(seen.wait(), 60)
+    await worker.stop()
+    assert caplog.text.count("a store is away") == 1
+
+
 async def test_jobs_of_one_user_are_done_one_after_the_other_and_all_of_them(ledger: Ledger) -> None:
     jobs = await queued(ledger, *"abcdef")
     doing = Doing(ledger, takes_s=0.005)

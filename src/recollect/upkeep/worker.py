@@ -136,12 +136,17 @@ class Worker:
         return self.done - done
 
     async def _take_for_ever(self) -> None:
+        told = ""
         while not self._stopping:
             self._news.clear()
             try:
                 taken = await self._take()
+                told = ""
             except RecollectError as error:
-                _log.warning("jobs cannot be taken for now: %s", error)
+                # Once for as long as it lasts, not at every look.
+                if str(error) != told:
+                    _log.warning("jobs cannot be taken for now: %s", error)
+                told = str(error)
                 taken = 0
             except Exception:
                 # Whatever it is, a worker that ended without a word would be worse.

@@ -119,6 +119,20 @@ def test_a_table_is_read_bit_by_bit_and_nobody_writes_meanwhile(
     assert (moved.added, moved.left) == (101, {"it has no words": 2})
 
 
+def test_an_import_that_is_broken_off_lets_go_of_the_database(memory: Memory, theirs: Database) -> None:  # noqa: F811
+    samples.langgraph_tables(theirs.dsn)
+
+    def broken(done: int) -> None:
+        raise KeyError("the lights went out")
+
+    with pytest.raises(KeyError) as told:
+        memory.import_from(theirs.dsn, everyone=True, progress=broken)
+    # Whoever still holds the error holds no connection.
+    assert told.value.args == ("the lights went out",)
+    assert not [thread for thread in threads() if thread.name == "recollect-import"]
+    assert memory.import_from(theirs.dsn, everyone=True).present == 2
+
+
 def test_one_collection_of_several_is_named_in_the_address(
     memory: Memory,  # noqa: F811
     theirs: Database,

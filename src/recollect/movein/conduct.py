@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,8 @@ async def move_in(
         kind, why = await asyncio.to_thread(recognised, source)
     check_readable(kind, source)
     tally, fit = Tally(kind, terms, embedder.model), Fit(ledger, room, dry_run=terms.dry_run)
+    items = reader(kind).read(source)
     try:
-        items = iter(reader(kind).read(source))
         done = 0
         while batch := await asyncio.to_thread(tally.take, items):
             sifted = await sift(batch, ledger=ledger, redacting=redacting)
@@ -88,8 +89,17 @@ async def move_in(
         for left in source.left:
             tally.leave(left, refused=True)
     finally:
-        await asyncio.to_thread(source.close)
+        await asyncio.to_thread(_let_go, source, items)
     return tally.result(why)
+
+
+def _let_go(source: Source, items: Iterator[Item]) -> None:
+    """Let go of a source, and of what its reader has open: it may have been broken off."""
+    if isinstance(items, Generator):
+        # Whoever went away while it was read leaves it to the one who still reads.
+        with suppress(ValueError):
+            items.close()
+    source.close()
 
 
 class Tally:

@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests start hundreds of processes: what one has compiled serves the next.
 unexport PYTHONDONTWRITEBYTECODE
+# Some wait while others work, so there are more of them than processors.
+TESTERS := $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test clients engines api browser drill local-llm check bench bench-services bench-scale bench-mirror docs clean
@@ -23,11 +25,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.base
 serve: $(VENV)/.base ## Run the server on http://127.0.0.1:8100
 	$(BIN)/recollect serve
 
-test: $(VENV)/.dev ## Check style and types, then run the tests (10 to 15 minutes on two cores)
+test: $(VENV)/.dev ## Check style and types, then run the tests (about 10 minutes on two cores)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n $(TESTERS)
 
 build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt tests/clients/package.json
 	$(PYTHON) scripts/get_clients.py

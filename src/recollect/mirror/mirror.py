@@ -199,7 +199,8 @@ class Mirror:
                     _log.log(level, "mirror: %s is not mirrored by this process now: %s", self._root, error)
             await asyncio.to_thread(self._let_go)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), _TAKE_OVER_S)
+                async with asyncio.timeout(_TAKE_OVER_S):
+                    await self._stop.wait()
 
     async def _mirror(self) -> None:
         async with self._busy:
@@ -242,7 +243,8 @@ class Mirror:
             if is_last:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), _TICK_S)
+                async with asyncio.timeout(_TICK_S):
+                    await self._wake.wait()
             self._wake.clear()
 
     async def _round(self, together: Together, *, is_last: bool) -> None:

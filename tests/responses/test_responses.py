@@ -41,6 +41,17 @@ def test_a_text_is_answered_kept_listed_and_deleted(sdk: openai.OpenAI) -> None:
     assert caught.value.body["code"] == "not_found"  # type: ignore[index]
 
 
+def test_what_speaks_of_one_connection_and_what_steers_memory_is_not_sent_on(
+    server: Running, llm: ScriptedLLM
+) -> None:
+    headers = {"connection": "x-hop", "x-hop": "1", "te": "trailers", "x-memory-user": "ann", "x-other": "2"}
+    answer = httpx.post(f"{server.url}/responses", json={"model": "m", "input": "Aloha"}, headers=headers, timeout=60)
+    assert answer.status_code == 200
+    for request in llm.requests:
+        assert request.headers["x-other"] == "2"
+        assert not {"connection", "x-hop", "te", "x-memory-user"} & set(request.headers)
+
+
 def test_a_list_with_all_kinds_of_parts_is_answered(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     content: Any = [
         {"type": "input_text", "text": "What is this?"},

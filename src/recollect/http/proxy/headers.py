@@ -8,7 +8,7 @@ from recollect.http.proxy.steering import HEADER_PREFIX
 from recollect.http.upstream.protocol import Header
 
 # They speak of one connection only, and there are two.
-OF_ONE_HOP = frozenset({
+_OF_ONE_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"trailers", b"transfer-encoding", b"upgrade", b"expect",
 })  # fmt: skip
@@ -27,13 +27,10 @@ def by_name(headers: Iterable[Header]) -> dict[str, str]:
 
 def to_upstream(headers: Sequence[Header], *, length: int | None = None) -> list[Header]:
     """The client's headers as the upstream gets them: nothing that is ours, nor of this connection."""
-    named = _named_by_connection(headers)
     return [
         (name, value)
-        for name, value in headers
-        if (low := name.lower()) not in OF_ONE_HOP
-        and low not in named
-        and low != b"host"
+        for name, value in beyond_one_hop(headers)
+        if (low := name.lower()) != b"host"
         and not low.startswith(_OURS)
         and not (length is not None and low == b"content-length")
     ]
@@ -53,14 +50,11 @@ def _readable(value: bytes) -> bytes:
 
 def to_client(headers: Sequence[Header], told: Mapping[str, str], *, length: int | None = None) -> list[Header]:
     """The upstream's headers as the client gets them, with what is told of memory; `length` is of a changed body."""
-    named = _named_by_connection(headers)
     changed = length is not None
     passed = [
         (name, value)
-        for name, value in headers
-        if (low := name.lower()) not in OF_ONE_HOP
-        and low not in named
-        and low != b"date"
+        for name, value in beyond_one_hop(headers)
+        if (low := name.lower()) != b"date"
         and not low.startswith(_OURS)
         and not (changed and low in (b"content-length", b"content-encoding"))
     ]
@@ -69,6 +63,8 @@ def to_client(headers: Sequence[Header], told: Mapping[str, str], *, length: int
     return passed + [(name.encode(), value.encode("latin-1", "replace")) for name, value in told.items()]
 
 
-def _named_by_connection(headers: Iterable[Header]) -> frozenset[bytes]:
+def beyond_one_hop(headers: Sequence[Header]) -> list[Header]:
+    """The headers that do not speak of the connection they came by, of its own accord or because they are told to."""
     values = (value for name, value in headers if name.lower() == b"connection")
-    return frozenset(each.strip().lower() for value in values for each in value.split(b","))
+    named = {each.strip().lower() for value in values for each in value.split(b",")}
+    return [(name, value) for name, value in headers if (low := name.lower()) not in _OF_ONE_HOP and low not in named]

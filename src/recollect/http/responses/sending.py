@@ -6,13 +6,13 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from recollect.http.proxy.headers import OF_ONE_HOP
+from recollect.http.proxy.headers import beyond_one_hop, to_upstream
 from recollect.http.responses.asked import Asked, Json
 from recollect.http.responses.sse import object_in
 from recollect.http.upstream.protocol import Header, Reply
 
-# Sent anew, or meant for one hop only.
-_NOT_SENT = OF_ONE_HOP | {b"host", b"content-length", b"accept-encoding"}
+# Said anew to the client, each for the body it gets from here.
+_NOT_RELAYED = frozenset({b"host", b"content-length", b"accept-encoding", b"date", b"server"})
 # Statuses with which servers say that they have no such path.
 _NO_SUCH_PATH = (404, 405, 501)
 
@@ -76,11 +76,7 @@ def header(headers: Sequence[Header], name: bytes) -> bytes:
 
 def sent_headers(headers: Sequence[Header]) -> list[Header]:
     """The client's headers as they go upstream: without what steers memory, and asking for plain bytes."""
-    kept = [
-        (name, value)
-        for name, value in headers
-        if name.lower() not in _NOT_SENT and not name.lower().startswith(b"x-memory")
-    ]
+    kept = [each for each in to_upstream(headers, length=0) if each[0].lower() != b"accept-encoding"]
     return [*kept, (b"accept-encoding", b"identity")]
 
 
@@ -91,8 +87,7 @@ def bare_headers(headers: Sequence[Header]) -> list[Header]:
 
 def relayed_headers(headers: Sequence[Header]) -> list[Header]:
     """The upstream's headers as they go to the client; when and by whom it was answered is said anew."""
-    unsaid = _NOT_SENT | {b"date", b"server"}
-    return [(name, value) for name, value in headers if name.lower() not in unsaid]
+    return [(name, value) for name, value in beyond_one_hop(headers) if name.lower() not in _NOT_RELAYED]
 
 
 def told_headers(headers: Sequence[Header]) -> list[Header]:

@@ -10,18 +10,20 @@ import json
 import os
 import sys
 import tempfile
+from time import monotonic, sleep
 from typing import IO, Any
 
 # An error as llama.cpp logs it: a time, "E", what went wrong.
 _ERROR = " E "
 _MOST_THREADS = 8
+_MOST_LOG, _LOGGED_S = 1 << 20, 2.0
 
 
 def main() -> None:
     """Serve the model that the first line of the input names, until the input ends."""
     asked = json.loads(sys.stdin.readline())
     answers = os.fdopen(os.dup(1), "w")
-    with tempfile.TemporaryFile("w+", errors="replace") as log:
+    with tempfile.TemporaryFile() as log:
         # What llama.cpp prints is for a person at a terminal, and no part of the answer.
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
@@ -78,11 +80,17 @@ def _threads() -> int:
     return max(1, min(_MOST_THREADS, cores - 1))
 
 
-def _reason(log: IO[str]) -> str:
-    """The first error that was logged, which caused those after it."""
-    log.seek(0)
-    errors = (line.partition(_ERROR)[2].strip() for line in log if _ERROR in line)
-    return next(errors, "")[:300]
+def _reason(log: IO[bytes]) -> str:
+    """The first error that was logged, which caused those after it; the log is written a little later."""
+    until = monotonic() + _LOGGED_S
+    while True:
+        # Whoever writes goes on where it was.
+        text = os.pread(log.fileno(), _MOST_LOG, 0).decode(errors="replace")
+        whole = text[: text.rfind("\n") + 1].splitlines()
+        found = next((line.partition(_ERROR)[2].strip() for line in whole if _ERROR in line), "")
+        if found or monotonic() > until:
+            return found[:300]
+        sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -150,8 +150,9 @@ def started(home: Path, parts: ExitStack) -> list[Target]:
 
 def warm(clients: Clients, targets: Sequence[Target]) -> None:
     """Load what is loaded by its first use."""
+    beat = Beat()
     for target in targets:
-        measured(clients, target, Load(seconds=1, clients=2, stream=True, model="quick"), beat=Beat())
+        measured(clients, target, Load(seconds=1, clients=2, stream=True, model="quick"), beat=beat)
 
 
 def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:

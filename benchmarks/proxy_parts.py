@@ -99,6 +99,7 @@ class Clients:
     def __exit__(self, *_: object) -> None:
         self._asked.close()
         self._process.wait(30)
+        self._told.close()
 
     def begin(self, load: Load) -> None:
         """Let them chat."""

@@ -25,8 +25,9 @@ def test_a_hundred_streams_gain_little_beside_their_recall_and_none_holds_up_the
         clients = parts.enter_context(Clients())
         direct, *modes = started(tmp_path, parts)
         warm(clients, [direct, *modes])
+        beat = Beat()
         load = Load(seconds=6, clients=STREAMS, stream=True, model="paced", ramp_s=PACED_S)
-        rounds = [[measured(clients, each, load, beat=Beat()) for each in (direct, *modes)] for _ in range(ROUNDS)]
+        rounds = [[measured(clients, each, load, beat=beat) for each in (direct, *modes)] for _ in range(ROUNDS)]
     for at, mode in enumerate(modes, start=1):
         # Both in one round, one after the other: machines are noisy.
         beside = median(each[at].p50_ms - each[0].p50_ms - each[at].recall_ms for each in rounds)

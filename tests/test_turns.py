@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from recollect.read.turns import Turns
+from recollect.model.turns import Turns
 
 
 async def test_who_comes_alone_goes_on_in_the_same_turn_of_the_loop() -> None:
@@ -31,6 +31,23 @@ async def test_of_many_each_has_a_turn_of_its_own_in_the_order_they_came() -> No
     assert [each for each in seen if each != "beat"] == [f"search {number}" for number in range(5)]
     together = [each for each, after in pairwise(seen) if "beat" not in (each, after)]
     assert not together, seen
+
+
+async def test_as_many_as_may_begin_in_a_turn_do() -> None:
+    turns, begun = Turns(3), list[int]()
+
+    async def begin(number: int) -> None:
+        await turns.take()
+        begun.append(number)
+
+    tasks = [asyncio.create_task(begin(number)) for number in range(8)]
+    seen = []
+    while len(begun) < 8:
+        await asyncio.sleep(0)
+        seen.append(len(begun))
+    assert begun == list(range(8))
+    assert max(after - before for before, after in pairwise([0, *seen])) == 3
+    await asyncio.gather(*tasks)
 
 
 async def test_who_gave_up_waiting_holds_nobody_up() -> None:

@@ -20,6 +20,7 @@ from recollect.model.query import EVERYTHING, Filter
 from recollect.model.result import Hit, SearchResult, Traced
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.model.turns import Turns
 from recollect.models.embedding import Embedder
 from recollect.models.rerank import Reranker
 from recollect.read.candidate import Candidate
@@ -36,7 +37,6 @@ from recollect.read.ruler import BUNDLED, RulerOf
 from recollect.read.select import Choice, above, select
 from recollect.read.signals import SIGNALS, signals
 from recollect.read.trace import Clock, traced
-from recollect.read.turns import Turns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

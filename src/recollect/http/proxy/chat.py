@@ -24,9 +24,12 @@ from recollect.http.proxy.memory import ChatMemory, Exchange
 from recollect.http.proxy.steering import FIELDS, Defaults, InvalidField, Steering, steer
 from recollect.http.upstream.protocol import Ask, Reply
 from recollect.http.upstream.upstreams import Upstreams
+from recollect.model.turns import Turns
 
 _log = logging.getLogger("recollect")
 _PATH = "/chat/completions"
+# How many chats may begin before those that are under way have their turn.
+_IN_A_TURN = 4
 
 
 class ChatCompletions:
@@ -37,10 +40,12 @@ class ChatCompletions:
         self._upstreams = upstreams
         self._defaults = defaults
         self._max_body = max_body
+        self._turns = Turns(_IN_A_TURN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             raw = await read_whole(receive, self._max_body)
+            await self._turns.take()
             body = read_body(raw)
             fields = body.fields
             caller = scope["state"][CALLER]

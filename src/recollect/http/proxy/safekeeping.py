@@ -33,6 +33,7 @@ from recollect.model.result import Recalled
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
+from recollect.model.turns import Turns
 from recollect.observe.metrics import BREAKER_OPEN, JOURNAL_SESSIONS
 from recollect.remember import heard
 from recollect.service import Service
@@ -52,6 +53,8 @@ _GRACE_S = 2.0
 # is synced to the journal.
 _SPARE_S = 0.02
 _AT_ONCE = 16
+# How many writes may begin before the chats that are under way have their turn.
+_IN_A_TURN = 4
 # Errors by which the ledger shows that it is there.
 _ANSWERS = (Backlog, InvalidInput, Conflict, NotFound, QuotaReached)
 
@@ -104,6 +107,7 @@ class Safekeeping:
         self.replay = Replay(journal, service)
         # A recall is work for this process: of a thousand at a time all would be late, so most wait, and give up.
         self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._turns = Turns(_IN_A_TURN)
         self._under_way: set[asyncio.Task[Any]] = set()
 
     @property
@@ -196,6 +200,7 @@ class Safekeeping:
         return await asyncio.shield(self._go_on(self._write(_Given(scope, said, given_at), within_s)))
 
     async def _write(self, given: _Given, within_s: float) -> Kept:
+        await self._turns.take()
         if self._journal.waits(given.scope):
             # What was said before it must come first.
             return await self._spill(given, self._why_behind())

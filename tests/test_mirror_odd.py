@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mirror_samples import BY, HOME, body, kept, lose_ledger, said, until, watched
@@ -313,3 +314,22 @@ async def test_turns_edited_by_hand_stay_in_their_place(tmp_path: Path) -> None:
         await mirror.sync()
         [turn] = await mirror.service.turns(HOME)
         assert (turn.content, turn.position, said(path)["position"]) == ("I live in Rome", 1, 1)
+
+
+def test_who_edits_a_file_in_the_moment_it_gets_its_name_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    unlink = os.unlink
+
+    def unlink_then_edit(name: str, **place: Any) -> None:
+        unlink(name, **place)
+        (tmp_path / "note.md").write_text("what a person wrote")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink_then_edit)
+        stamp = folder.write("note.md", b"what we wrote", seen=None)
+    assert (tmp_path / "note.md").read_text() == "what a person wrote"
+    assert stamp != folder.stamp("note.md")
+    (tmp_path / "note.md").unlink()
+    assert folder.write("note.md", b"what we wrote", seen=None) == folder.stamp("note.md")

@@ -19,6 +19,7 @@ from recollect.model.erase import Erase, Target
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
+from recollect.model.times import now
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
@@ -260,7 +261,7 @@ class TestRuns:
         await ledger.enqueue(ANN, [NewJob(kind=JobKind.REFLECT)])
         [job] = await ledger.lease(worker="w", limit=1, lease_s=60)
         with pytest.raises(Conflict):
-            await reflected(ledger, chat, effects=(Finish(job.id, "stolen"),))
+            await reflected(ledger, chat, at=now(), effects=(Finish(job.id, "stolen"),))
         assert PORTS not in await contents(ledger)
         assert (await ledger.spent_today("ann")).calls == 1, "it has to be paid for all the same"
         await reflected(ledger, chat, effects=(Finish(job.id, job.lease or ""),))

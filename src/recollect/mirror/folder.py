@@ -67,6 +67,7 @@ class Staged:
 
     path: str
     temporary: str
+    stamp: Stamp
 
 
 class Folder:
@@ -127,10 +128,11 @@ class Folder:
                         os.utime(handle, ns=(at_ns, at_ns))
                     if sync:
                         os.fsync(handle)
+                    stamp = Stamp.of(os.fstat(handle))
             except BaseException:
                 os.unlink(temporary, dir_fd=folder)
                 raise
-        return Staged(path, temporary)
+        return Staged(path, temporary, stamp)
 
     def place(self, staged: Staged, *, seen: Stamp | None) -> Stamp:
         """Put a file that was staged into its place."""
@@ -143,7 +145,9 @@ class Folder:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
             # Only now: to lose its other name is a change of a file, too.
-            return Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+            placed = Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        # Whoever has written to it since it has its name must not pass for us: it is to be looked at.
+        return placed if placed.content == staged.stamp.content else staged.stamp
 
     def unstage(self, staged: Staged) -> None:
         """Remove a file that was not put in its place after all; one that was is not touched."""

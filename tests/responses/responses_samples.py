@@ -94,3 +94,14 @@ def last(llm: ScriptedLLM) -> dict[str, Any]:
 def said_to(llm: ScriptedLLM) -> str:
     """The same, as text."""
     return llm.answers[-1][0].text
+
+
+def begun(sdk: openai.OpenAI) -> tuple[openai.Stream[Any], str]:
+    """A stream that has told its first words, and the id of its response."""
+    stream, id = sdk.responses.create(model="m", input="Count", stream=True), ""
+    for event in stream:
+        if event.type == "response.created":
+            id = event.response.id
+        if event.type == "response.output_text.delta":
+            break
+    return stream, id

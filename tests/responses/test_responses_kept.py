@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 import pytest
-from responses_samples import OFF, Running, client_of, last, running
+from responses_samples import OFF, Running, begun, client_of, last, running
 
 from recollect.model.change import By
 from recollect.model.erase import Erase, Target
@@ -120,12 +120,7 @@ def test_what_was_erased_is_not_gone_on_from(server: Running, llm: ScriptedLLM) 
 def test_a_response_under_way_can_be_looked_at_and_cancelled(server: Running, llm: ScriptedLLM) -> None:
     llm.reply("One two three four five six seven eight", faults=[hang(after_frames=6)])
     with client_of(server) as sdk, client_of(server) as other:
-        stream = sdk.responses.create(model="m", input="Count", stream=True)
-        for event in stream:
-            if event.type == "response.created":
-                id = event.response.id
-            if event.type == "response.output_text.delta":
-                break
+        stream, id = begun(sdk)
         assert other.responses.retrieve(id).status == "in_progress"
         assert other.responses.cancel(id).status == "cancelled"
         list(stream)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from responses_samples import CHAT_ONLY, Running, client_of, running
+from responses_samples import CHAT_ONLY, Running, begun, client_of, running
 
 from recollect.errors import StoreUnavailable
 from recollect.testing.llm_faults import delay, hang, http_error, reset, stream_error, truncated
@@ -96,12 +96,7 @@ def test_nothing_is_remembered_of_a_request_that_is_refused(translating: Running
 def test_a_client_that_leaves_closes_the_upstream_and_what_came_is_kept(server: Running, llm: ScriptedLLM) -> None:
     llm.reply("One two three four five six seven eight", faults=[hang(after_frames=6)])
     with client_of(server) as sdk:
-        stream = sdk.responses.create(model="m", input="Count", stream=True)
-        for event in stream:
-            if event.type == "response.created":
-                id = event.response.id
-            if event.type == "response.output_text.delta":
-                break
+        stream, id = begun(sdk)
         stream.close()
         llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
         server.run(server.parts.tasks.close())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -78,6 +79,31 @@ def test_five_failures_in_a_row_are_told(
     ready = client.get("/ready")
     assert (ready.status_code, ready.json()["status"]) == (200, "ready" if wanted == "ok" else "degraded")
     assert status(client) == wanted
+
+
+def test_a_look_that_took_longer_does_not_undo_what_a_later_one_saw(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_is_there, first_may_end = asyncio.Event(), asyncio.Event()
+
+    async def job_stats(user: str | None = None) -> JobStats:
+        if first_is_there.is_set():
+            return JobStats(failures_in_a_row=5)
+        first_is_there.set()
+        await first_may_end.wait()
+        return JobStats()
+
+    async def look_twice() -> str:
+        first = asyncio.create_task(standing.look())
+        await first_is_there.wait()
+        await standing.look()
+        first_may_end.set()
+        await first
+        return str(standing.reason)
+
+    standing = client.app.state.standing  # type: ignore[attr-defined]
+    monkeypatch.setattr(service(client).care, "job_stats", job_stats)
+    assert client.portal.call(look_twice) == "backlog"  # type: ignore[union-attr]
 
 
 def test_a_ledger_that_is_away_is_told_even_where_a_chat_went_well(

@@ -6,6 +6,7 @@ Looked at every few seconds, so that it is told without being asked: on the answ
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from datetime import datetime
 from recollect.errors import RecollectError
 from recollect.http.proxy.safekeeping import Safekeeping
 from recollect.ledger.model_states import ModelState
+from recollect.model.job import JobStats
 from recollect.model.times import now
 from recollect.observe.metrics import DEGRADED, JOB_FAILURES, JOBS, JOBS_OLDEST_SECONDS
 from recollect.service import Service
@@ -40,6 +42,8 @@ class Standing:
         self._service = service
         self._keeper = keeper
         self._troubles: dict[str, Trouble] = {}
+        self._looks = itertools.count(1)
+        self._seen = 0
         # While the embedding model is changed: the one that comes, and how far it is.
         self.coming: ModelState | None = None
 
@@ -67,6 +71,7 @@ class Standing:
 
     async def look(self) -> None:
         """Look at all parts now."""
+        look = next(self._looks)
         self._keeper.count()
         self.note("spilled", "turns wait on disk for the ledger" if self._keeper.is_waiting else "")
         try:
@@ -77,11 +82,19 @@ class Standing:
                 stats = await service.care.job_stats()
                 self.coming = next((state for state in await service.model_states() if state.is_coming), None)
         except RecollectError as error:
-            self.note("ledger", str(error))
+            self._note_ledger(look, str(error))
         except TimeoutError:
-            self.note("ledger", f"no answer within {_LOOK_S:g} s")
+            self._note_ledger(look, f"no answer within {_LOOK_S:g} s")
         else:
-            self.note("ledger", "")
+            self._note_ledger(look, "", stats)
+
+    def _note_ledger(self, look: int, trouble: str, stats: JobStats | None = None) -> None:
+        # Who asks whether it is ready looks beside the look of every few seconds: the one that began later counts.
+        if look < self._seen:
+            return
+        self._seen = look
+        self.note("ledger", trouble)
+        if stats is not None:
             self.note("jobs", stats.trouble)
             for state in ("waiting", "due", "running", "dead"):
                 JOBS.set(getattr(stats, state), state)

@@ -120,7 +120,11 @@ def test_what_can_be_shown_is_what_is_accepted(tmp_path: Path) -> None:
 def test_a_path_that_there_is_not_is_refused_in_the_shape_of_its_door(tmp_path: Path) -> None:
     with serving(tmp_path) as client:
         assert client.get("/v1/memory/a/b").json()["error"]["code"] == "NOT_FOUND"
-        assert client.delete("/api/react/facts/store").json()["error"]["type"] == "Refused"
+        refused = client.delete("/api/react/facts/store").json()["error"]
+        assert (refused["type"], refused["message"]) == ("MethodNotAllowed", "there is POST here")
+        assert client.put("/v1/memory").json()["error"]["code"] == "METHOD_NOT_ALLOWED"
+        assert client.put("/v1/responses").json()["error"]["code"] == "method_not_allowed"
+        assert client.get("/nothing").json()["error"]["message"] == "there is nothing at this address"
         wrong = client.patch("/memories")
         assert (wrong.status_code, set(wrong.json())) == (405, {"detail"})
         assert {"GET", "POST", "DELETE"} <= set(wrong.headers["allow"].split(", "))

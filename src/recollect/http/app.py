@@ -87,7 +87,7 @@ def make_app(settings: Settings) -> FastAPI:
     for router in (health, metrics, page):
         app.include_router(router)
     doors = door_shapes()
-    install_errors(app, doors)
+    install_errors(app, refusal_shapes())
     describe(app, rules)
     # Added first, it stands last: whatever else there is has seen a chat before.
     app.add_middleware(Shortcut, proxy)

@@ -8,7 +8,6 @@ from math import ceil
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -33,8 +32,7 @@ STATUSES: dict[type[errors.RecollectError], int] = {
     errors.MissingExtra: 501,
     errors.RecollectError: 500,
 }
-# Where every error has our shape, also those that no code of ours raises.
-_OWN = "/recollect/"
+# How errors are called that no code of ours raises, and what is said of them.
 _CODES = {
     400: "InvalidInput",
     401: "Unauthorized",
@@ -56,9 +54,8 @@ def status_of(error: errors.RecollectError) -> int:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def install_errors(app: FastAPI, shapes: Mapping[str, Shape] | None = None) -> None:
-    """Answer our errors with their status, a code and the message; our own API and doors tell all others alike."""
-    doors = shapes or {}
+def install_errors(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
+    """Answer our errors with their status, a code and the message, and all others as the door does."""
 
     @app.exception_handler(errors.RecollectError)
     async def answer(request: Request, error: errors.RecollectError) -> JSONResponse:
@@ -73,30 +70,21 @@ def install_errors(app: FastAPI, shapes: Mapping[str, Shape] | None = None) -> N
         headers = dict(error.headers or {})
         if error.status_code == 405 and (there := _methods(request)):
             headers["Allow"] = ", ".join(there)
-        if (shape := shape_of(request.url.path, doors, _as_the_framework)) is not _as_the_framework:
-            told = shape(error.status_code, "Refused", str(error.detail))
-            return JSONResponse(told, error.status_code, headers=headers)
-        if not request.url.path.startswith(_OWN):
-            return await http_exception_handler(request, HTTPException(error.status_code, error.detail, headers))
         phrase = HTTPStatus(error.status_code).phrase
-        message = error.detail if error.detail != phrase else _SAID.get(error.status_code, phrase.lower())
+        message = str(error.detail) if error.detail != phrase else _SAID.get(error.status_code, phrase.lower())
         if error.status_code == 405:
             message = f"there is {headers.get('Allow', 'another method')} here"
-        retryable = error.status_code in (429, 503)
         code = _CODES.get(error.status_code, f"Status{error.status_code}")
-        return JSONResponse(shaped(code, str(message), retryable), error.status_code, headers=headers)
+        told = shape_of(request.url.path, shapes)(error.status_code, code, message)
+        return JSONResponse(told, error.status_code, headers=headers)
 
     @app.exception_handler(Exception)
     async def answer_fault(request: Request, error: Exception) -> JSONResponse:
         # What it was is in the log; what it says may be somebody's words.
-        told = shape_of(request.url.path, doors)(
+        told = shape_of(request.url.path, shapes)(
             500, "InternalServerError", "this server made a mistake; its log says which"
         )
         return JSONResponse(told, 500)
-
-
-def _as_the_framework(status: int, code: str, message: str) -> Mapping[str, Any]:
-    return {"detail": message}
 
 
 def shaped(code: str, message: str, retryable: bool) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def is_spaceless(word: str) -> bool:
 def small_words_of(words: Sequence[str]) -> SmallWords:
     """The small words of the language that most of `words` belong to; of English if none of them says."""
     said = [plain(word) for word in words[:_TELLING_WORDS]]
-    return max(_languages().values(), key=lambda language: sum(word in language.all for word in said))
+    return max(_languages().values(), key=lambda language: sum(map(language.all.__contains__, said)))
 
 
 @cache

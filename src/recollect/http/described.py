@@ -8,8 +8,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from recollect.http.auth.rules import Rules
+from recollect.http.doors.all import DOORS
 from recollect.http.doors.mem0_filter_schema import filter_schemas
+from recollect.http.doors.own.answers import Error
 from recollect.http.doors.own.filter_schema import MARK, NAME, filter_schema
+from recollect.http.doors.refusals import error_shapes
 from recollect.http.examples import give_examples
 from recollect.http.proxy.described import proxy_paths, proxy_shapes
 from recollect.http.responses.described import responses_paths
@@ -50,6 +53,7 @@ def _described(app: FastAPI, rules: Rules) -> dict[str, Any]:
     for name in _UNUSED:
         shapes.pop(name, None)
     shapes |= {NAME: filter_schema(), **filter_schemas(), **proxy_shapes()}
+    shapes |= error_shapes([Error, *dict.fromkeys(door.refused for door in DOORS)])
     schema = _pointed(schema)
     shapes = schema["components"]["schemas"]
     for shape in shapes.values():

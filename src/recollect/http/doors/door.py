@@ -44,7 +44,7 @@ class Door(APIRouter):
 
         Route.shape, Route.strict = staticmethod(shape), strict
         self.shape = shape
-        self._refused = refused
+        self.refused = refused
         super().__init__(
             route_class=Route,
             dependencies=[rights(reading=reading, adding=adding)],
@@ -56,7 +56,7 @@ class Door(APIRouter):
 
     def failing(self, *statuses: int) -> Responses:
         """What OpenAPI says of refusals with these statuses."""
-        return refusals(self.shape, self._refused, *statuses)
+        return refusals(self.shape, self.refused, *statuses)
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
         """Add the route with the refusals that are likely there, and its twin that differs by the slash."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel, Field
+from pydantic.json_schema import models_json_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ ANY = (400, 401, 403, 421, 429, 500, 503)
 CHANGING = (409, 413, 507)
 NAMING = (404,)
 _LATER = (429, 503, 507)
+_SHAPES = "#/components/schemas/"
 _WAIT = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
 _WHO = {"WWW-Authenticate": {"description": "What to show, where no key or none that holds was shown.",
                              "schema": {"type": "string"}}}  # fmt: skip
@@ -68,6 +70,18 @@ _TOLD: Mapping[int, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
+def pointing_to(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of an error as a pointer; of a model the framework would make one for each status of each route."""
+    return {"schema": {"$ref": f"{_SHAPES}{model.__name__}"}}
+
+
+def error_shapes(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
+    """What the pointers point to."""
+    told = models_json_schema([(each, "serialization") for each in models], ref_template=_SHAPES + "{model}")[1]
+    shapes: dict[str, Any] = told["$defs"]
+    return shapes
+
+
 def refusals(shape: Shape, model: type[BaseModel], *statuses: int) -> Responses:
     """The descriptions of these statuses."""
     return {status: _described(shape, model, status) for status in statuses}
@@ -76,6 +90,6 @@ def refusals(shape: Shape, model: type[BaseModel], *statuses: int) -> Responses:
 def _described(shape: Shape, model: type[BaseModel], status: int) -> dict[str, Any]:
     told, kind, message = _TOLD[status]
     _, example = shape(Refusal(status=status, message=message, kind=kind, retryable=status in _LATER))
-    described = {"model": model, "description": told, "content": {"application/json": {"example": example}}}
+    described = {"description": told, "content": {"application/json": {**pointing_to(model), "example": example}}}
     headers = _WAIT if status in _LATER else _WHO if status == 401 else {}
     return described | ({"headers": headers} if headers else {})

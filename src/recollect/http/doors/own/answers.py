@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from recollect.errors import InvalidInput
+from recollect.http.doors.refusals import pointing_to
 
 _ETAG = re.compile(r'"?([0-9]{1,18})"?')
 # What no memory is at: a tag that was never given out matches none.
@@ -64,9 +65,8 @@ def _described(status: int) -> dict[str, Any]:
     told, code, message = _TOLD[status]
     example = {"error": {"code": code, "message": message, "retryable": status in _LATER}}
     described: dict[str, Any] = {
-        "model": Error,
         "description": told,
-        "content": {"application/json": {"example": example}},
+        "content": {"application/json": {**pointing_to(Error), "example": example}},
     }
     if status in _LATER:
         described["headers"] = _WAIT

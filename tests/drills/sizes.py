@@ -30,7 +30,7 @@ SHORT = Sizes(
     killed_writes=500,
     longest_life_s=0.3,
     server_kills=1,
-    crash_stride=5,
+    crash_stride=8,
     cuts=40,
     cut_lives=4,
     writes_of_each_writer=40,
@@ -38,7 +38,7 @@ SHORT = Sizes(
     increments_of_each_writer=1,
     failing_writes=100,
     small_disk_mb=6,
-    cancellations=2_000,
+    cancellations=1_000,
     store_away_s=3.0,
 )
 

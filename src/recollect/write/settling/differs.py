@@ -21,7 +21,9 @@ MODE, TENSE, ORDER, WORDS, DIRECTION = (
 
 _HAVING = frozenset(["have", "own"])
 _BEING = frozenset(["be", "have"])
-_TURNING = frozenset(["befor", "after", "until", "beneath", "behind", "outsid", "lose"])
+_TURNING = frozenset(
+    ["befor", "after", "until", "beneath", "behind", "outsid", "lose", "near", "front", "abov", "opposit", "between"]
+)
 _CAN = frozenset(["can", "cannot"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 

@@ -69,7 +69,7 @@ def _much(words: list[str], at: int) -> str:
 
 def _note_ways(reading: Reading, words: list[str], at: int) -> None:
     """Note whence and whither: "from a house into a flat" is not "from a flat into a house"."""
-    start = next((each for each, word in enumerate(words[:at]) if word in ("from", "out")), None)
+    start = next((each for each, word in enumerate(words[:at]) if word in ("from", "out", "off")), None)
     if start is not None:
         reading.follows["from"] = {entry(word).verb for word in words[start + 1 : at]} - {""}
         reading.follows["to"] = {entry(word).verb for word in words[at + 1 : at + 4]} - {""}

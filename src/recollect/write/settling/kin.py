@@ -224,10 +224,12 @@ def beings() -> frozenset[str]:
 
 def tells_of_beings(reading: Reading, parts: set[str]) -> bool:
     """Whether any of some words of weight stands for someone, as it is written there."""
-    return bool(parts) and any(
-        entry(word).verb in parts and not beings().isdisjoint((word, word.removesuffix("s")))
-        for word in reading.order
-    )
+    return bool(parts) and any(entry(word).verb in parts and is_being(word) for word in reading.order)
+
+
+def is_being(word: str) -> bool:
+    """Whether a word stands for someone, one or several of them: "agency", "agencies"."""
+    return not beings().isdisjoint((word, word.removesuffix("s"), word[:-3] + "y" if word.endswith("ies") else word))
 
 
 @cache

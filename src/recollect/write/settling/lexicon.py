@@ -98,7 +98,9 @@ class Entry:
 @cache
 def lexicon() -> Lexicon:
     """The words that ship with Recollect."""
-    told = _both(_toml("lexicon.toml"), _toml("everyday.toml"))
+    told = _toml("lexicon.toml")
+    for more in ("everyday.toml", "nations.toml"):
+        told = _both(told, _toml(more))
     forms = _toml("forms.toml")
     becomes = _becomes(told)
     return Lexicon(

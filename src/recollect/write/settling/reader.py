@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from recollect.write.settling.finer import note_details
 from recollect.write.settling.fronted import turned
 from recollect.write.settling.kin import kin
 from recollect.write.settling.lexicon import entry, lexicon
 from recollect.write.settling.measures import in_figures
+from recollect.write.settling.mended import mended
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.recast import recast
 from recollect.write.settling.senses import by_sense
@@ -19,7 +18,7 @@ from recollect.write.settling.walk import Walk
 
 def read(text: str) -> Reading:
     """What a statement holds."""
-    plain = turned(unicodedata.normalize("NFKC", text).replace("’", "'"))
+    plain = turned(mended(text))
     # Where all is written large, a capital says nothing.
     tokens = in_figures(by_sense(tokens_of(plain)))
     told = recast(tokens)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from recollect.write.settling.kin import kin
-from recollect.write.settling.lexicon import PERSON, USER, entry, lexicon
+import re
+
+from recollect.write.settling.kin import is_being, kin
+from recollect.write.settling.lexicon import PERSON, USER, entry, lexicon, stem
 from recollect.write.settling.tokens import Token
 
 _BE = frozenset("is are was were be been being am got gets get".split())
@@ -33,6 +35,8 @@ _OF_GOODS = frozenset(
     "learned learnt learning inherit inherits inherited rent "
     "rents rented renting lease leases leased".split()
 )
+# "Win" becomes "winning", "begin" "beginning"; "show" and "beat" double nothing.
+_DOUBLED = re.compile(r"(?:be)?[^aeiou]*[aeiou][^aeiouwxy]")
 _NO_CLAUSE = frozenset("because when if while who which that but although unless whenever where".split())
 
 
@@ -121,10 +125,15 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
         start -= 1
     helpers = words[start:done]
     end = _end_of_name(words, by + 1)
-    if not start or _BE.isdisjoint(helpers) or end == by + 1 or not _may_act(words[by + 1]):
+    if not start or _BE.isdisjoint(helpers) or end == by + 1 or not _may_act(words[by + 1 : end]):
         return tokens
     kept = [tokens[at] for at in range(start, done) if words[at] in _MODALS or words[at] in _WITHIN]
-    verb = tokens[done] if not _OVER.isdisjoint(helpers) else (_present(words[done]), False, False)
+    if "being" in helpers:
+        # "Is being sold by" is "is selling".
+        kept = [tokens[at] for at in range(start, done) if words[at] != "being"]
+        verb: Token = (_going_on(words[done]), False, False)
+    else:
+        verb = tokens[done] if not _OVER.isdisjoint(helpers) else (_present(words[done]), False, False)
     who = tokens[by + 1 : end]
     if not _THE_USER.isdisjoint(words[:start]):
         who = _the_users(who)
@@ -143,10 +152,19 @@ def _present(word: str) -> str:
     known = lexicon().past.get(word)
     if known:
         return known
-    short = word[:-2]
-    if short in lexicon().becomes:
-        return short
-    return short[:-1] if len(short) > 3 and short[-1] == short[-2] and short[-1] not in "sl" else word[:-1]
+    # "Pulled" is of "pull", "filed" of "file", "stopped" of "stop": whichever has the same stem.
+    forms = (word[:-2], word[:-1], word[:-3])
+    return next((form for form in forms if stem(form) == stem(word)), word[:-1])
+
+
+def _going_on(word: str) -> str:
+    """The form of a verb that tells what goes on, given its participle."""
+    if word.endswith("ed"):
+        return word[:-2] + "ing"
+    base = _present(word)
+    if base.endswith("e") and not base.endswith("ee"):
+        return base[:-1] + "ing"
+    return base + (base[-1] if _DOUBLED.fullmatch(base) else "") + "ing"
 
 
 def _from_the_giver(tokens: list[Token], words: list[str]) -> list[Token]:
@@ -158,7 +176,8 @@ def _from_the_giver(tokens: list[Token], words: list[str]) -> list[Token]:
     named = bool(taken) and words[taken] in _OF_GOODS
     if not taken or end == came + 1 or not _is_someone(tokens, came + 1, end, named=named):
         return tokens
-    if not _COMING.isdisjoint(words[taken + 1 : came]):
+    if not _COMING.isdisjoint(words[taken + 1 : came]) or (words[taken] in _BE and entry(words[taken + 1]).past):
+        # "Got divorced from him" is no gift.
         return tokens
     start = taken
     while start and words[start - 1] in _HAVE | _WITHIN | _MODALS | _BE:
@@ -195,9 +214,13 @@ def _end_of_name(words: list[str], start: int) -> int:
     return at
 
 
-def _may_act(word: str) -> bool:
-    known = entry(word)
-    return word not in _NOBODY and not known.number and not known.time and not word.endswith("ing") and word[0] != "#"
+def _may_act(words: list[str]) -> bool:
+    """Whether words behind "by" tell who acts; those who are counted do if they are people or act as people do."""
+    first = words[0]
+    known = entry(first)
+    if known.number:
+        return len(words) > 1 and (is_being(words[-1]) or any(part[0] == PERSON for part in entry(words[-1]).parts))
+    return first not in _NOBODY and not known.time and not first.endswith("ing") and first[0] != "#"
 
 
 def _is_someone(tokens: list[Token], start: int, end: int, *, named: bool) -> bool:

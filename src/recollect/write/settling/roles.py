@@ -5,6 +5,7 @@ from __future__ import annotations
 from recollect.write.settling.kin import tells_of_beings
 from recollect.write.settling.lexicon import HE, PERSON, SHE, USER, entry
 from recollect.write.settling.reading import Reading
+from recollect.write.settling.small_words import OF_BOTH_TIMES
 
 _NAMING = frozenset(["name", "named", "called", "call"])
 _GETTING = frozenset("get gets getting got receive receives received".split())
@@ -24,7 +25,7 @@ def turned_about(a: Reading, b: Reading) -> bool:
     if a.undergone & b.doing or b.undergone & a.doing or _parted(a, b):
         # "Hates being asked" and "hates asking".
         return True
-    if (a.agents ^ b.agents) & {HE, SHE}:
+    if (a.agents ^ b.agents) & {HE, SHE} or _changed_places(a, b):
         return True
     leads = {_actor(a), _actor(b)}
     if _acts_in_turn(a, b, leads):
@@ -48,6 +49,26 @@ def turned_about(a: Reading, b: Reading) -> bool:
     mine = _in_order(a, [part for part in a.order if part in actors and part in b.order])
     theirs = _in_order(b, [part for part in b.order if part in actors and part in a.order])
     return len(mine) > 1 and mine != theirs and _clusters(a, mine) != _clusters(b, theirs)
+
+
+def _changed_places(a: Reading, b: Reading) -> bool:
+    """Whether two have changed places about what is done: "a cart pulls a tractor" and "a tractor pulls a cart"."""
+    if a.of_user or b.of_user or a.agents or b.agents or a.undergone or b.undergone:
+        return False
+    verbs = ((a.present | a.past | OF_BOTH_TIMES) & (b.present | b.past | (OF_BOTH_TIMES & b.words))) - _BEING
+    if not verbs:
+        return False
+    shared = [(a.order[part], b.order[part]) for part in a.order if part in b.order and _acts(part, a, b)]
+    for verb in verbs:
+        mine, theirs = a.order.get(verb, 0), b.order.get(verb, 0)
+        ways = {(here < mine, there < theirs) for here, there in shared if here != mine and there != theirs}
+        if (True, False) in ways and (False, True) in ways:
+            return True
+    return False
+
+
+def _acts(part: str, a: Reading, b: Reading) -> bool:
+    return (part in a.words and part in b.words) or (part in a.people and part in b.people)
 
 
 def _acts_in_turn(a: Reading, b: Reading, leads: set[str]) -> bool:

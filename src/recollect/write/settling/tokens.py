@@ -30,6 +30,11 @@ _HALVES = (
 _ENDS = frozenset(".!?;:")
 _SHORT = {"ll": "will", "d": "would", "ve": "have", "re": "are", "m": "am"}
 _SHORT_NOT = {"can": "can", "won": "will", "shan": "shall", "ain": "is"}
+# The same written in haste: "dont".
+_HASTY = {
+    f"{verb}nt": verb
+    for verb in "do does did is are was were has have had would could should must might need".split()
+} | {"cant": "can", "wont": "will", "aint": "is"}
 # Behind these it is "is": "it's", "there's"; behind others it is whose something is.
 _IS_SHORT = frozenset("user nutzer it he she that this there here what who where when how let one".split())
 _ELISIONS = frozenset(["l", "d", "j", "m", "t", "s", "c", "qu", "n"])
@@ -46,6 +51,8 @@ def tokens_of(text: str) -> list[Token]:
         lower = piece.lower()
         if "'" in lower:
             found += _parted(lower, piece[0].isupper(), opens)
+        elif lower in _HASTY:
+            found += ((_HASTY[lower], piece[0].isupper(), opens), ("not", False, False))
         else:
             found.append((lower, piece[0].isupper(), opens))
         opens = False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from recollect.write.settling.finer import is_plural
 from recollect.write.settling.kin import CONSUMING, aligned, never_kin, tells_of_beings
-from recollect.write.settling.lexicon import EVERY, FUTURE, MUST, PERSON, PLEASE, USER, WANT, entry, lexicon
+from recollect.write.settling.lexicon import EVERY, FUTURE, GROUP, MUST, PERSON, PLEASE, SOME, USER, WANT, entry, lexicon
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.roles import turned_about
@@ -144,7 +145,12 @@ def _user_acts(reading: Reading) -> bool:
 
 
 def _mode(a: Reading, b: Reading) -> bool:
-    apart = (a.marks ^ b.marks) - {PLEASE}
+    apart = (a.marks ^ b.marks) - {PLEASE, GROUP}
+    if not _several(a, b) or not _several(b, a):
+        return True
+    if apart == {SOME} and GROUP in (a.marks if SOME in a.marks else b.marks):
+        # "Several tourists", "a group of tourists", "tourists".
+        return False
     if apart == {FUTURE} and EVERY not in a.marks and a.past == b.past:
         # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself.
         return not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
@@ -172,6 +178,11 @@ def _mode(a: Reading, b: Reading) -> bool:
         # "Logs must be kept" and "keep logs": an order needs no "must".
         return (a.duty or b.duty) not in (a.lead, b.lead)
     return bool(apart)
+
+
+def _several(a: Reading, b: Reading) -> bool:
+    """Whether there are several in the second too of what is taken together in the first."""
+    return all(any(is_plural(word) and part in entry(word).parts for word in b.order) for part in a.grouped)
 
 
 def _tense(a: Reading, b: Reading) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from recollect.write.settling.lexicon import MARK, PERSON, USER, entry
+from recollect.write.settling.lexicon import MARK, PERSON, SOME, USER, entry
 from recollect.write.settling.reading import Reading
-from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, MONEY, MY, PIVOTS
+from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, MONEY, MY, PIVOTS, PLURALS
 from recollect.write.settling.tokens import Token
 
-SOME, THEY = "@some", PERSON + "they"
+THEY = PERSON + "they"
 _MUCH = frozenset(["@most", SOME, "@rare"])
 _LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
 _INTO = frozenset(["into", "onto"])
 _BETWEEN = frozenset(["and", "but", "while", "whereas"])
+_GROUPS = frozenset("group groups bunch herd flock pack several".split())
 _WHOSE = MY | {"user's", "'s"}
 _BEFORE_ACTORS = _WHOSE | {"the"}
 
@@ -36,8 +37,15 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             _note_owner(reading, words, at)
         if word in _INTO:
             _note_ways(reading, words, at)
+        if word in _GROUPS:
+            reading.grouped.update(entry(next(filter(is_plural, words[at + 1 : at + 5]), "")).parts[:1])
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
+
+
+def is_plural(word: str) -> bool:
+    """Whether a word looks like several of something; some verbs do too."""
+    return word in PLURALS or (word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")))
 
 
 def _note_time(reading: Reading, words: list[str], at: int) -> None:

@@ -201,6 +201,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         present=names(reading.present),
         undergone=names(reading.undergone),
         doing=names(reading.doing),
+        grouped=names(reading.grouped),
         clauses=[names(part) for part in reading.clauses],
         lesser=names(reading.lesser),
         agents=names(reading.agents),

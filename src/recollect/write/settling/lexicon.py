@@ -21,6 +21,7 @@ Phrase: TypeAlias = tuple[list[str], Parts]
 MARK, PERSON, TIME = "@", "~", "#"
 NOT, EVERY, OVER, FUTURE, MUST, ENDED = "@not", "@every", "@over", "@future", "@must", "@ended"
 MORE, MAX, PLEASE, WANT, PAST = "@more", "@max", "@please", "@want", "@past"
+SOME, GROUP = "@some", "@group"
 USER, US, HE, SHE = "~user", "~us", "~he", "~she"
 
 _SIGNS = (MARK, PERSON, TIME)
@@ -99,7 +100,7 @@ class Entry:
 def lexicon() -> Lexicon:
     """The words that ship with Recollect."""
     told = _toml("lexicon.toml")
-    for more in ("everyday.toml", "nations.toml"):
+    for more in ("everyday.toml", "news.toml", "nations.toml"):
         told = _both(told, _toml(more))
     forms = _toml("forms.toml")
     becomes = _becomes(told)

@@ -30,6 +30,8 @@ class Reading:
     undergone: set[str] = field(default_factory=set)
     # What someone likes or hates to do: "hates waiting".
     doing: set[str] = field(default_factory=set)
+    # Of what there are several that are taken together: "a group of hikers".
+    grouped: set[str] = field(default_factory=set)
     # The words of weight of each part between "and" or "but".
     clauses: list[set[str]] = field(default_factory=lambda: [set()])
     # Who did it where it is said last: "sold by the user".

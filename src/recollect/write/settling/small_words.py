@@ -44,3 +44,5 @@ MONEY = frozenset("$€£¥₹")
 HALVES = {"morning": "am", "afternoon": "pm", "evening": "pm"}
 # Nouns that are made of verbs tell of no time: "the promotion" is not "promotes".
 NOUN_ENDS = ("tion", "sion", "ment", "ance", "ence", "val", "sal")
+# Several of something, without an "s" at the end.
+PLURALS = frozenset("people men women children sheep fish cattle deer geese mice feet teeth folk police".split())

@@ -67,6 +67,8 @@ class Lexicon:
     orders: frozenset[str]
     kinds: Mapping[str, str]
     greater: Mapping[str, str]
+    nations: frozenset[str]
+    given: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +101,9 @@ class Entry:
 @cache
 def lexicon() -> Lexicon:
     """The words that ship with Recollect."""
-    told = _toml("lexicon.toml")
-    for more in ("everyday.toml", "news.toml", "nations.toml"):
-        told = _both(told, _toml(more))
+    told, nations = _toml("lexicon.toml"), _toml("nations.toml")
+    for more in (_toml("everyday.toml"), _toml("news.toml"), nations):
+        told = _both(told, more)
     forms = _toml("forms.toml")
     becomes = _becomes(told)
     return Lexicon(
@@ -124,6 +126,8 @@ def lexicon() -> Lexicon:
         bodies=frozenset(told["bodies"].split()),
         orders=frozenset(told["orders"].split()),
         greater=_pairs(told["greater"]),
+        nations=frozenset(" ".join(nations["same"]["groups"]).split()),
+        given=frozenset(told["given"].split()),
         kinds={stem(kind): PERSON + what for kind, what in _pairs(told["kinds"]).items()},
     )
 

@@ -10,17 +10,19 @@ from recollect.write.settling.measures import in_figures
 from recollect.write.settling.mended import mended
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.recast import recast
+from recollect.write.settling.reported import told_by
 from recollect.write.settling.senses import by_sense
 from recollect.write.settling.small_words import BEFORE_ORDERS, CLAUSES, JOINS
+from recollect.write.settling.titled import untitled
 from recollect.write.settling.tokens import Token, tokens_of
 from recollect.write.settling.walk import Walk
 
 
 def read(text: str) -> Reading:
     """What a statement holds."""
-    plain = turned(mended(text))
+    plain = turned(told_by(mended(text)))
     # Where all is written large, a capital says nothing.
-    tokens = in_figures(by_sense(tokens_of(plain)))
+    tokens = untitled(in_figures(by_sense(tokens_of(plain))))
     told = recast(tokens)
     reading = Walk(told, shouted=plain.isupper()).read()
     note_details(told, reading)

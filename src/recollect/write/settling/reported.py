@@ -1,0 +1,65 @@
+"""Reported speech put one way round: who says it comes first, as in "the mayor said the bridge is safe"."""
+
+from __future__ import annotations
+
+import re
+
+from recollect.write.settling.kin import kin
+from recollect.write.settling.lexicon import entry, lexicon
+
+_SAYING = r"(?:said|says|say|wrote|writes|added|adds|announced|told reporters)"
+_WHEN = r" (?:in an? (?:\w+ )?(?:statement|interview)|(?:on )?[A-Z]\w+day|yesterday|today|earlier|later|again)"
+_CUE = re.compile(rf"\b{_SAYING}\b|ccording to ")
+# 'The mayor said: "...".'
+_BEFORE = re.compile(rf'(?P<who>[^":]{{2,80}}?) {_SAYING}(?:: ?"?|,? ")(?P<what>.+)')
+# "..., said Dana Ruiz, a harbour official": all that follows tells who.
+_SAID_WHO = re.compile(rf"""[,.!?]["']* {_SAYING} (?!that\b)""")
+# "..., the mayor said in a statement".
+_WHO_SAID = re.compile(rf"(?P<who>[^,;:]{{2,60}}?) {_SAYING}(?P<when>{_WHEN})?")
+_QUOTES = "\"' ,."
+_LONGEST = 8
+_OPENS_CLAUSE = frozenset("and but which who as when because if that or so".split())
+# Who says something is told without these.
+_OF_CLAUSES = frozenset(
+    "is are was were am be been will would has have had can could may might must should do does did not".split()
+)
+
+
+def told_by(text: str) -> str:
+    """The text with whoever is said to say it put before what they say."""
+    if not _CUE.search(text):
+        return text
+    text = text.replace("``", '"').replace("''", '"').replace("“", '"').replace("”", '"')
+    if (at := text.find("ccording to ")) > 0:
+        return _according(text, at)
+    if found := _BEFORE.fullmatch(text):
+        return _put(found["who"], found["what"])
+    if found := _SAID_WHO.search(text):
+        who = text[found.end() :]
+        return _put(who, text[: found.start()]) if _may_say(who.partition(",")[0]) else text
+    at = max(text.rfind(","), text.rfind('" '))
+    found = _WHO_SAID.fullmatch(text[at + 1 :].strip(_QUOTES)) if at > 0 else None
+    return _put(found["who"], text[:at], when=found["when"] or "") if found and _may_say(found["who"]) else text
+
+
+def _according(text: str, at: int) -> str:
+    """The same for "according to": who that is stands between it and the next comma, or the end."""
+    before, after = text[: at - 1].strip(_QUOTES), text[at + len("ccording to ") :]
+    who, _, what = after.partition(", ") if not before else (after, "", before)
+    return _put(who, what) if what and _may_say(who) else text
+
+
+def _may_say(who: str) -> bool:
+    """Whether these words tell of someone, and are no clause themselves."""
+    words = who.lower().split()
+    return 0 < len(words) <= _LONGEST and words[0] not in _OPENS_CLAUSE and _OF_CLAUSES.isdisjoint(words)
+
+
+def _put(who: str, what: str, *, when: str = "") -> str:
+    """Who says it, and what; a capital that opened the sentence stays only where it may be of a name."""
+    what, who = what.strip(_QUOTES), who.strip(_QUOTES)
+    first = what.partition(" ")[0]
+    word = first.lower().partition("'")[0].strip(_QUOTES)
+    if first != "I" and (word in lexicon().becomes or not entry(word).verb or entry(word).verb in kin()):
+        what = what[:1].lower() + what[1:]
+    return f"{who[:1].upper()}{who[1:]} said {what}{when}"

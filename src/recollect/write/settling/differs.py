@@ -247,7 +247,14 @@ def _opposed(extra: set[str], shared: set[str]) -> bool:
 def _come_apart(a: Reading, b: Reading) -> bool:
     """Whether something comes from someone in the first, and goes to them or is done by them in the other."""
     there = b.follows.get("to", set()) | b.agents | ({b.lead} if b.relation not in _BEING else set())
-    return any(b.origins or (entry(name).verb or name) in there for name in a.origins - b.origins)
+    return any(
+        b.origins or ((entry(name).verb or name) in there and not _of_there(name, b)) for name in a.origins - b.origins
+    )
+
+
+def _of_there(name: str, reading: Reading) -> bool:
+    """Whether what is from a country is told by a word for that: "a Kenyan runner" is a runner from Kenya."""
+    return any(word in lexicon().demonyms and entry(word).verb == entry(name).verb for word in reading.order)
 
 
 def _swapped(a: Reading, b: Reading, pivot: str) -> bool:

@@ -68,6 +68,7 @@ class Lexicon:
     kinds: Mapping[str, str]
     greater: Mapping[str, str]
     nations: frozenset[str]
+    demonyms: frozenset[str]
     given: frozenset[str]
 
 
@@ -127,6 +128,7 @@ def lexicon() -> Lexicon:
         orders=frozenset(told["orders"].split()),
         greater=_pairs(told["greater"]),
         nations=frozenset(" ".join(nations["same"]["groups"]).split()),
+        demonyms=frozenset(word for group in nations["same"]["groups"] for word in group.split()[1:]),
         given=frozenset(told["given"].split()),
         kinds={stem(kind): PERSON + what for kind, what in _pairs(told["kinds"]).items()},
     )

@@ -6,6 +6,7 @@ import re
 
 from recollect.write.settling.kin import is_being, kin
 from recollect.write.settling.lexicon import PERSON, USER, entry, lexicon, stem
+from recollect.write.settling.small_words import OF_BOTH_TIMES
 from recollect.write.settling.tokens import Token
 
 _BE = frozenset("is are was were be been being am got gets get".split())
@@ -27,6 +28,8 @@ _NOBODY = frozenset(
 _LASTING = frozenset("employed born based located made followed".split())
 _COMING = _BE | {"come", "comes", "came", "since"}
 _THE_USER = frozenset(["user", "i", "user's"])
+_USING = frozenset("use uses used using".split())
+_WITH_TO = frozenset("due next close according up down back thanks owing near".split())
 _VAGUE = frozenset(["something", "what"])
 _HIM = {"him": "user", "me": "user", "her": "user", "them": "user", "his": "user's", "their": "user's"}
 # These are done between people, the others also with places: "a degree from Stanford".
@@ -50,6 +53,8 @@ def recast(tokens: list[Token]) -> list[Token]:
         return [tokens[beside], ("and", False, False), *tokens[: beside - 1], *tokens[beside + 1 :]]
     if "than" in words:
         return _from_the_greater(tokens, words)
+    if "to" in words and not _USING.isdisjoint(words):
+        return _with_what(tokens, words)
     if not _VAGUE.isdisjoint(words):
         return _plainly(tokens, words)
     if words[:1] == ["leave"] and "out" in words[2:6]:
@@ -83,6 +88,31 @@ def _from_the_greater(tokens: list[Token], words: list[str]) -> list[Token]:
     if not _THE_USER.isdisjoint(words[:than]):
         other = _the_users(other)
     return [*other, ("is", False, False), (greater, False, False), tokens[than], *lesser, *tokens[end:]]
+
+
+def _with_what(tokens: list[Token], words: list[str]) -> list[Token]:
+    """The same with what is used told last: "used a saw to cut the log" is "cut the log with a saw"."""
+    use = next(at for at, word in enumerate(words) if word in _USING)
+    end = _end_of_name(words, use + 1)
+    # "Used to swim" and "used the car to and fro" tell of no tool.
+    if end == use + 1 or words[end : end + 1] != ["to"] or words[end - 1] in _WITH_TO or end + 1 == len(words):
+        return tokens
+    if not entry(words[end + 1]).verb:
+        return tokens
+    verb = words[end + 1]
+    deed = _past(verb) if words[use] == "used" and words[use - 1] not in _BE | _HAVE else verb
+    tool: list[Token] = [("with", False, False), *tokens[use + 1 : end]]
+    return [*tokens[:use], (deed, False, False), *tokens[end + 2 :], *tool]
+
+
+def _past(verb: str) -> str:
+    """A form of a verb that tells of the past."""
+    irregular = next((form for form, base in lexicon().past.items() if base == verb), None)
+    if irregular or verb in OF_BOTH_TIMES:
+        return irregular or verb
+    if verb.endswith("e"):
+        return verb + "d"
+    return verb + (verb[-1] if _DOUBLED.fullmatch(verb) else "") + "ed"
 
 
 def _plainly(tokens: list[Token], words: list[str]) -> list[Token]:

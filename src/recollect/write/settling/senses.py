@@ -6,10 +6,14 @@ from recollect.write.settling.lexicon import entry
 from recollect.write.settling.tokens import Token
 
 _DOUBLE = frozenset(
-    "called left under below doctor professor prof consider considers considered before following".split()
+    "called left under below doctor professor prof consider considers considered before following down".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
+_WAYS = frozenset(
+    "road roads street streets path paths trail trails track tracks lane sidewalk pavement highway alley aisle hallway "
+    "corridor avenue motorway footpath".split()
+)
 _BEING = frozenset("is am are was were been started".split())
 _MONEY = frozenset("$€£¥₹")
 
@@ -22,7 +26,11 @@ def by_sense(tokens: list[Token]) -> list[Token]:
     for at, token in enumerate(tokens):
         before = tokens[at - 1][0] if at else ""
         after: Token = tokens[at + 1] if at + 1 < len(tokens) else ("", False, False)
-        meant = _meant(token[0], before, after) if token[0] in _DOUBLE else token[0]
+        if token[0] == "down":
+            # Who walks down a road walks along it.
+            meant = "along" if any(each[0] in _WAYS for each in tokens[at + 1 : at + 5]) else "down"
+        else:
+            meant = _meant(token[0], before, after) if token[0] in _DOUBLE else token[0]
         if meant:
             found.append((meant, *token[1:]))
     return found

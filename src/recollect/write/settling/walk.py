@@ -211,7 +211,8 @@ class Walk:
     def _date_verb(self, known: Entry, word: str) -> None:
         """Note whether what a word says is so, was so, or is done to someone."""
         result = self._result
-        if word in small.OF_BOTH_TIMES or (known.past and (WANT in result.marks or word in small.TIMELESS)):
+        lasts = word in small.TIMELESS or (word in small.POSED and not result.of_user)
+        if word in small.OF_BOTH_TIMES or (known.past and (WANT in result.marks or lasts)):
             # "Wants it done" is not done, and a firm located in Oslo is there still.
             return
         before = self._peek(-1)
@@ -229,8 +230,7 @@ class Walk:
             result.present.add(known.past)
         elif before in small.SUFFERING:
             result.undergone.add(known.past)
-            lasts = not small.SINCE.isdisjoint(self._words)
-            if before == "been" and self._peek(-2) in ("has", "have") and lasts:
+            if before == "been" and self._peek(-2) in ("has", "have") and not small.SINCE.isdisjoint(self._words):
                 # "Has been married for years" goes on.
                 result.present.add(known.past)
         elif before not in small.AUXILIARY and self._peek(-2) not in small.AUXILIARY:
@@ -306,7 +306,7 @@ class Walk:
             return
         if done:
             self._result.past.add(done)
-            self._result.undergone.add(done)
+            self._result.undergone.update([done] if known.was == "be" else [])
         elif after != "born":
             self._result.past.add(known.was)
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from recollect.write.settling.finer import is_plural
 from recollect.write.settling.kin import CONSUMING, aligned, never_kin, tells_of_beings
-from recollect.write.settling.lexicon import EVERY, FUTURE, GROUP, MUST, PERSON, PLEASE, SOME, USER, WANT, entry, lexicon
+from recollect.write.settling.lexicon import (
+    EVERY,
+    FUTURE,
+    GROUP,
+    MUST,
+    PERSON,
+    PLEASE,
+    SOME,
+    USER,
+    WANT,
+    entry,
+    lexicon,
+)
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.roles import turned_about
-from recollect.write.settling.small_words import HABITUAL
+from recollect.write.settling.small_words import AUXILIARY, HABITUAL
 
 NUMBER, NAME, TIME, NEGATION, SUBJECT = "a number", "a name", "a time", "a negation", "whom it is about"
 MODE, TENSE, ORDER, WORDS, DIRECTION = (
@@ -151,6 +163,8 @@ def _mode(a: Reading, b: Reading) -> bool:
     if apart == {SOME} and GROUP in (a.marks if SOME in a.marks else b.marks):
         # "Several tourists", "a group of tourists", "tourists".
         return False
+    if apart == {FUTURE} and _is_to_be(*((b, a) if FUTURE in a.marks else (a, b))):
+        return False
     if apart == {FUTURE} and EVERY not in a.marks and a.past == b.past:
         # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself.
         return not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
@@ -178,6 +192,12 @@ def _mode(a: Reading, b: Reading) -> bool:
         # "Logs must be kept" and "keep logs": an order needs no "must".
         return (a.duty or b.duty) not in (a.lead, b.lead)
     return bool(apart)
+
+
+def _is_to_be(headline: Reading, other: Reading) -> bool:
+    """Whether the first tells the future as headlines do: "city to ban cars" and "city will ban cars"."""
+    told = "to" in headline.order and "to" not in other.order
+    return told and not headline.of_user and AUXILIARY.isdisjoint(headline.order)
 
 
 def _several(a: Reading, b: Reading) -> bool:
@@ -248,7 +268,8 @@ def _come_apart(a: Reading, b: Reading) -> bool:
     """Whether something comes from someone in the first, and goes to them or is done by them in the other."""
     there = b.follows.get("to", set()) | b.agents | ({b.lead} if b.relation not in _BEING else set())
     return any(
-        b.origins or ((entry(name).verb or name) in there and not _of_there(name, b)) for name in a.origins - b.origins
+        b.origins or ((entry(name).verb or name) in there and not _of_there(name, b))
+        for name in a.origins - b.origins
     )
 
 

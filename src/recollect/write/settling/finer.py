@@ -12,6 +12,9 @@ _MUCH = frozenset(["@most", SOME, "@rare"])
 _LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
 _INTO = frozenset(["into", "onto"])
 _BETWEEN = frozenset(["and", "but", "while", "whereas"])
+# Behind these "over" sets one thing above another.
+_PREFERRING = frozenset("prefer like choos pick favor valu want select take put rank rate enjoy love".split())
+_THAN = frozenset("than versus vs instead rather to".split())
 _GROUPS = frozenset("group groups bunch herd flock pack several".split())
 _WHOSE = MY | {"user's", "'s"}
 _BEFORE_ACTORS = _WHOSE | {"the"}
@@ -41,6 +44,9 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             reading.grouped.update(entry(next(filter(is_plural, words[at + 1 : at + 5]), "")).parts[:1])
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
+    if reading.lesser and not reading.of_user and _PREFERRING.isdisjoint(reading.words) and _THAN.isdisjoint(words):
+        # "Tea over coffee" is a choice, but a dog just runs over the grass.
+        reading.lesser = set()
 
 
 def is_plural(word: str) -> bool:

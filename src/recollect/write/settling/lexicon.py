@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,8 +39,9 @@ _NO_PAST = ("eed", "hundred", "sacred", "naked", "wicked")
 _SPELLINGS = (
     *(("our" + end, "or" + end) for end in ("", "s", "ed", "ing", "ful", "ite")),
     *(("is" + end, "iz" + end) for end in ("e", "es", "ed", "ing", "ation", "er")),
-    *(("lled", "led"), ("lling", "ling"), ("ence", "ense")),
+    ("ence", "ense"),
 )
+_VOWEL = re.compile("[aeiou]")
 _stemmer = Stemmer.Stemmer("english", 0)
 
 
@@ -210,6 +212,10 @@ def _american(word: str) -> str:
         for ending, other in _SPELLINGS:
             if word.endswith(ending):
                 return word[: -len(ending)] + other
+        for ending in ("lled", "lling"):
+            # "Travelled" has two l in Britain, "pulled" has them everywhere.
+            if word.endswith(ending) and len(_VOWEL.findall(word[: -len(ending)])) > 1:
+                return word[: -len(ending)] + ending[1:]
     return word
 
 

@@ -150,11 +150,13 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
     done = next((at for at in range(1, by) if entry(words[at]).past and words[at - 1] in _BE | _WITHIN), 0)
     if words[done] in _LASTING or words[by + 1 : by + 2] in (["him"], ["her"], ["them"]):
         return tokens
+    end = _end_of_name(words, by + 1)
+    if not done and _BE.isdisjoint(words) and _THE_USER.isdisjoint(words):
+        return _active_headline(tokens, words, by, end)
     start = done
     while start and words[start - 1] in _BE | _HAVE | _WITHIN | _MODALS:
         start -= 1
     helpers = words[start:done]
-    end = _end_of_name(words, by + 1)
     if not start or _BE.isdisjoint(helpers) or end == by + 1 or not _may_act(words[by + 1 : end]):
         return tokens
     kept = [tokens[at] for at in range(start, done) if words[at] in _MODALS or words[at] in _WITHIN]
@@ -170,10 +172,21 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
     return [*who, *kept, verb, *_moved(tokens[:start]), *tokens[done + 1 : by], *tokens[end:]]
 
 
+def _active_headline(tokens: list[Token], words: list[str], by: int, end: int) -> list[Token]:
+    """The same for what is done without "is": "cart pulled by an ox" is "ox pulls cart"."""
+    done = next((at for at in range(max(1, by - 4), by) if entry(words[at]).past or words[at] in OF_BOTH_TIMES), 0)
+    others = (entry(word).past for at, word in enumerate(words) if at != done)
+    if not done or words[done] in _LASTING or any(others) or end == by + 1 or not _may_act(words[by + 1 : end]):
+        return tokens
+    verb: Token = (words[done] if words[done] in OF_BOTH_TIMES else _present(words[done]), False, False)
+    return [*tokens[by + 1 : end], verb, *_moved(tokens[:done]), *tokens[done + 1 : by], *tokens[end:]]
+
+
 def _moved(tokens: list[Token]) -> list[Token]:
     """The words that opened a statement and do no longer: a capital there may now tell a name."""
     word, capital, _ = tokens[0]
-    is_name = capital and entry(word).verb not in kin() and (word not in lexicon().becomes or len(tokens) == 1)
+    is_everyday = entry(word).verb in kin() or word.endswith(("ed", "ing", "ly"))
+    is_name = capital and not is_everyday and (word not in lexicon().becomes or len(tokens) == 1)
     return [(word, capital, not is_name), *tokens[1:]]
 
 

@@ -6,7 +6,7 @@ from recollect.write.settling.lexicon import entry
 from recollect.write.settling.tokens import Token
 
 _DOUBLE = frozenset(
-    "called left under below doctor professor prof consider considers considered before following down".split()
+    "called left under below doctor professor prof consider considers considered before following down aged".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
@@ -45,6 +45,9 @@ def _meant(word: str, before: str, after: Token) -> str:
     if word == "before":
         # "Has never been there before."
         return word if after[0] else ""
+    if word == "aged":
+        # "Died aged 90" and "died at 90".
+        return "" if entry(after[0]).number else word
     if word == "following":
         return word if before in _BEING else "after"
     if word == "left":

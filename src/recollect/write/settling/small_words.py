@@ -22,7 +22,9 @@ LIKING = frozenset(["like", "prefer", "mind", "avoid", "enjoy"])
 # Participles that tell of no past, those before which something is suffered, and what goes on.
 TIMELESS = frozenset("located situated based made".split())
 # How something stands or looks in a picture: "two owls perched on a fence" are perched there.
-POSED = frozenset("perched seated dressed clad parked covered surrounded filled lined stacked decorated piled".split())
+POSED = frozenset(
+    "perched seated dressed clad parked covered surrounded filled lined stacked decorated piled".split()
+)
 SUFFERING = frozenset(["being", "been", "be", "get", "gets", "getting", "got"])
 SINCE = frozenset(["for", "since"])
 # Verbs of which one form is of the present and of the past.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.write.settling.kin import kin
+from recollect.write.settling.kin import is_being, kin
 from recollect.write.settling.lexicon import entry, lexicon
 from recollect.write.settling.tokens import Token
 
@@ -34,4 +34,4 @@ def _is_everyday(word: str) -> bool:
     # A month is told by its capital: March.
     if word in known.nations or word in known.given or told.time:
         return False
-    return word in known.becomes or told.verb in kin() or told.past in kin()
+    return word in known.becomes or told.verb in kin() or told.past in kin() or is_being(word)

@@ -37,6 +37,7 @@ _BEING = frozenset(["be", "have"])
 _TURNING = frozenset(
     ["befor", "after", "until", "beneath", "behind", "outsid", "lose", "near", "front", "abov", "opposit", "between"]
 )
+_INTO, _OUT = frozenset(["into", "onto"]), frozenset(["out", "off"])
 _CAN = frozenset(["can", "cannot"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 
@@ -247,6 +248,8 @@ def _direction(a: Reading, b: Reading) -> bool:
         or _come_apart(b, a)
         or (a.words ^ b.words) & _TURNING
         or any(_swapped(a, b, pivot) for pivot in a.follows)
+        or _in_and_out(a, b)
+        or _in_and_out(b, a)
     ):
         return True
     if ((a.words ^ b.words) - _TURNING) & (a.follows.get("from", set()) | b.follows.get("from", set())):
@@ -257,6 +260,13 @@ def _direction(a: Reading, b: Reading) -> bool:
     opposite = lexicon().opposite
     mine, theirs = a.sides - b.sides, b.sides - a.sides
     return any(opposite[side] & theirs for side in mine)
+
+
+def _in_and_out(a: Reading, b: Reading) -> bool:
+    """Whether something goes into something in the first and out of it in the other."""
+    if _INTO.isdisjoint(a.order) or _OUT.isdisjoint(b.order):
+        return False
+    return _OUT.isdisjoint(a.order) and _INTO.isdisjoint(b.order)
 
 
 def _opposed(extra: set[str], shared: set[str]) -> bool:

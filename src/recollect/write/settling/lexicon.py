@@ -36,12 +36,14 @@ _ADVERB = 7
 # Without a cache of its own: that one could not be made to let go of what was erased.
 _OLD_SPELLINGS = ("paed", "haem", "anaem", "anaes", "gynaec", "orthopaed")
 _NO_PAST = ("eed", "hundred", "sacred", "naked", "wicked")
+# A word's end in Britain and in America, and what must stand before it: "colour" but not "pour", "realise" but not
+# "raise", "travelled" but not "pulled".
 _SPELLINGS = (
-    *(("our" + end, "or" + end) for end in ("", "s", "ed", "ing", "ful", "ite")),
-    *(("is" + end, "iz" + end) for end in ("e", "es", "ed", "ing", "ation", "er")),
-    ("ence", "ense"),
+    (re.compile(r"(.*[aeiou].*)our(|s|ed|ing|ful|ite)"), r"\1or\2"),
+    (re.compile(r"(.*[aeiou].*[^aeiou])is(e|es|ed|ing|ation|er)"), r"\1iz\2"),
+    (re.compile(r"(.*[aeiou].*[aeiou])ll(ed|ing)"), r"\1l\2"),
+    (re.compile(r"(def|off|lic|pret)ence(s?)"), r"\1ense\2"),
 )
-_VOWEL = re.compile("[aeiou]")
 _stemmer = Stemmer.Stemmer("english", 0)
 
 
@@ -209,13 +211,9 @@ def _american(word: str) -> str:
     if len(word) > 5:
         if word.startswith(_OLD_SPELLINGS):
             word = word.replace("ae", "e", 1)
-        for ending, other in _SPELLINGS:
-            if word.endswith(ending):
-                return word[: -len(ending)] + other
-        for ending in ("lled", "lling"):
-            # "Travelled" has two l in Britain, "pulled" has them everywhere.
-            if word.endswith(ending) and len(_VOWEL.findall(word[: -len(ending)])) > 1:
-                return word[: -len(ending)] + ending[1:]
+        for british, american in _SPELLINGS:
+            if found := british.fullmatch(word):
+                return found.expand(american)
     return word
 
 

@@ -9,9 +9,10 @@ from recollect.write.settling.lexicon import entry, lexicon
 
 _SAYING = r"(?:said|says|say|wrote|writes|added|adds|announced|told reporters)"
 _WHEN = r" (?:in an? (?:\w+ )?(?:statement|interview)|(?:on )?[A-Z]\w+day|yesterday|today|earlier|later|again)"
-_CUE = re.compile(rf"\b{_SAYING}\b|ccording to ")
+_CUE = re.compile(rf"\b{_SAYING}\b|ccording to |, I ")
+_OPINION = re.compile(r"(?P<what>.+), (?P<think>I (?:think|believe|guess|suppose|feel))\.?")
 # 'The mayor said: "...".'
-_BEFORE = re.compile(rf'(?P<who>[^":]{{2,80}}?) {_SAYING}(?:: ?"?|,? ")(?P<what>.+)')
+_BEFORE = re.compile(rf'(?P<who>[^":]{{2,80}}?) {_SAYING}(?P<when>{_WHEN})?(?:: ?"?|,? ")(?P<what>.+)')
 # "..., said Dana Ruiz, a harbour official": all that follows tells who.
 _SAID_WHO = re.compile(rf"""[,.!?]["']* {_SAYING} (?!that\b)""")
 # "..., the mayor said in a statement".
@@ -30,10 +31,12 @@ def told_by(text: str) -> str:
     if not _CUE.search(text):
         return text
     text = text.replace("``", '"').replace("''", '"').replace("“", '"').replace("”", '"')
+    if found := _OPINION.fullmatch(text):
+        return f"{found['think']} {_lowered(found['what'])}"
     if (at := text.find("ccording to ")) > 0:
         return _according(text, at)
     if found := _BEFORE.fullmatch(text):
-        return _put(found["who"], found["what"])
+        return _put(found["who"], found["what"], when=found["when"] or "")
     if found := _SAID_WHO.search(text):
         who = text[found.end() :]
         return _put(who, text[: found.start()]) if _may_say(who.partition(",")[0]) else text
@@ -56,10 +59,15 @@ def _may_say(who: str) -> bool:
 
 
 def _put(who: str, what: str, *, when: str = "") -> str:
-    """Who says it, and what; a capital that opened the sentence stays only where it may be of a name."""
-    what, who = what.strip(_QUOTES), who.strip(_QUOTES)
+    who = who.strip(_QUOTES)
+    return f"{who[:1].upper()}{who[1:]} said {_lowered(what)}{when}"
+
+
+def _lowered(what: str) -> str:
+    """What is said, within a sentence: a capital that opened it stays only where it may be of a name."""
+    what = what.strip(_QUOTES)
     first = what.partition(" ")[0]
     word = first.lower().partition("'")[0].strip(_QUOTES)
     if first != "I" and (word in lexicon().becomes or not entry(word).verb or entry(word).verb in kin()):
-        what = what[:1].lower() + what[1:]
-    return f"{who[:1].upper()}{who[1:]} said {what}{when}"
+        return what[:1].lower() + what[1:]
+    return what

@@ -11,22 +11,42 @@ _DOUBLE = frozenset(
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
 _WAYS = frozenset(
-    "road roads street streets path paths trail trails track tracks lane sidewalk pavement highway alley aisle hallway "
-    "corridor avenue motorway footpath".split()
+    "road roads street streets path paths trail trails track tracks lane sidewalk pavement highway alley aisle "
+    "hallway corridor avenue motorway footpath".split()
 )
 _BEING = frozenset("is am are was were been started".split())
 _MONEY = frozenset("$€£¥₹")
 
 
+# English words that are small words elsewhere, each with a form that is nothing but English.
+_ENGLISH = {
+    "hat": "hats",
+    "van": "vans",
+    "bin": "bins",
+    "den": "dens",
+    "pour": "pours",
+    "con": "cons",
+    "sin": "sins",
+    "ai": "ais",
+    "mit": "mits",
+    "als": "alses",
+    "est": "ests",
+}
+_OF_ENGLISH = frozenset("the with from user user's are and has his her their my of wearing".split())
+
+
 def by_sense(tokens: list[Token]) -> list[Token]:
     """The words with those of two meanings put in a word of one: "called at nine", "called Rex"."""
-    if not any(token[0] in _DOUBLE for token in tokens):
+    if not any(token[0] in _DOUBLE or token[0] in _ENGLISH for token in tokens):
         return tokens
+    is_english = any(token[0] in _OF_ENGLISH for token in tokens)
     found: list[Token] = []
     for at, token in enumerate(tokens):
         before = tokens[at - 1][0] if at else ""
         after: Token = tokens[at + 1] if at + 1 < len(tokens) else ("", False, False)
-        if token[0] == "down":
+        if token[0] in _ENGLISH:
+            meant = _ENGLISH[token[0]] if is_english or before in _DETERMINES else token[0]
+        elif token[0] == "down":
             # Who walks down a road walks along it.
             meant = "along" if any(each[0] in _WAYS for each in tokens[at + 1 : at + 5]) else "down"
         else:

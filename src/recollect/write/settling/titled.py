@@ -9,8 +9,9 @@ from recollect.write.settling.tokens import Token
 # Longer words are written large in a title unless they are one of these.
 _SMALL = 3
 _PREPOSITIONS = frozenset(
-    "from with over into onto upon than that this amid after before about under until above below among along through "
-    "during against between behind beside beyond within without toward towards across around ahead says said".split()
+    "from with over into onto upon than that this amid after before about under until above below among along "
+    "through during against between behind beside beyond within without toward towards across around ahead says "
+    "said".split()
 )
 # Fewer large words may well be a name or two: "Marcus Webb".
 _ENOUGH = 4

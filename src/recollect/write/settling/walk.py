@@ -225,8 +225,8 @@ class Walk:
             # "Is married" goes on, "was married" does not.
             result.present.add(known.past)
             result.undergone.add(known.past)
-        elif before in small.WHOSE or before == "'s" or "having" in self._words:
-            # "The user's preferred way" is preferred still, and who is having it done is not done.
+        elif before in small.WHOSE or before in small.BEFORE_NOUNS or before == "'s" or "having" in self._words:
+            # "The user's preferred way" is preferred still, "a bearded man" bearded; what one is having done is not.
             result.present.add(known.past)
         elif before in small.SUFFERING:
             result.undergone.add(known.past)

@@ -37,7 +37,7 @@ _BEING = frozenset(["be", "have"])
 _TURNING = frozenset(
     ["befor", "after", "until", "beneath", "behind", "outsid", "lose", "near", "front", "abov", "opposit", "between"]
 )
-_INTO, _OUT = frozenset(["into", "onto"]), frozenset(["out", "off"])
+_INTO, _OUT = frozenset(["into", "onto", "in"]), frozenset(["out", "off"])
 _CAN = frozenset(["can", "cannot"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 

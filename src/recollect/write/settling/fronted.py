@@ -14,6 +14,7 @@ _ADVERBS = frozenset(
     "someday sometimes usually normally typically generally often currently recently today tomorrow yesterday "
     "tonight lately nowadays eventually".split()
 )
+_YEAR = 4
 _OPINION = re.compile(r"[Ii]n my (?:opinion|view|eyes),? ")
 _SUBJECT = re.compile(r" (?:the user|user|user's|the user's|I|we|my)(?= )")
 # What may stand in a time that goes before: "on the 3rd of May", "every second Monday".
@@ -45,7 +46,8 @@ def _end_of_time(text: str) -> int:
         plain = word.strip(",").lower()
         known = entry(plain)
         if known.time or known.unit or known.number or plain.removesuffix("s") in ("time", "week", "month", "year"):
-            told = told or bool(known.time or known.unit or plain.isdigit())
+            # A number that comes first is a year or counts something: "12 hurt in crash".
+            told = told or bool(known.time or known.unit or (plain.isdigit() and (at or len(plain) == _YEAR)))
         elif at and plain not in _BETWEEN:
             break
         at += len(word) + 1

@@ -39,9 +39,9 @@ _NO_PAST = ("eed", "hundred", "sacred", "naked", "wicked")
 # A word's end in Britain and in America, and what must stand before it: "colour" but not "pour", "realise" but not
 # "raise", "travelled" but not "pulled".
 _SPELLINGS = (
-    (re.compile(r"(.*[aeiou].*)our(|s|ed|ing|ful|ite)"), r"\1or\2"),
-    (re.compile(r"(.*[aeiou].*[^aeiou])is(e|es|ed|ing|ation|er)"), r"\1iz\2"),
-    (re.compile(r"(.*[aeiou].*[aeiou])ll(ed|ing)"), r"\1l\2"),
+    (re.compile(r"([^aeiou]*[aeiou].*)our(|s|ed|ing|ful|ite)"), r"\1or\2"),
+    (re.compile(r"([^aeiou]*[aeiou].*[^aeiou])is(e|es|ed|ing|ation|er)"), r"\1iz\2"),
+    (re.compile(r"([^aeiou]*[aeiou].*[aeiou])ll(ed|ing)"), r"\1l\2"),
     (re.compile(r"(def|off|lic|pret)ence(s?)"), r"\1ense\2"),
 )
 _stemmer = Stemmer.Stemmer("english", 0)

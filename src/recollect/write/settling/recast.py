@@ -29,6 +29,12 @@ _LASTING = frozenset("employed born based located made followed".split())
 _COMING = _BE | {"come", "comes", "came", "since"}
 _THE_USER = frozenset(["user", "i", "user's"])
 _USING = frozenset("use uses used using".split())
+# What is done to someone, with nobody told who does it: "two men jailed for fraud".
+_HARMED = frozenset(
+    "killed injured wounded hurt jailed arrested detained charged sentenced freed rescued trapped evacuated "
+    "hospitalized hospitalised sacked convicted acquitted".split()
+)
+_AFTER = frozenset("over near under amid into off".split())
 _WITH_TO = frozenset("due next close according up down back thanks owing near".split())
 _VAGUE = frozenset(["something", "what"])
 _HIM = {"him": "user", "me": "user", "her": "user", "them": "user", "his": "user's", "their": "user's"}
@@ -67,6 +73,8 @@ def recast(tokens: list[Token]) -> list[Token]:
         return _of_the_spouse(tokens, words)
     if "by" in words:
         return _active(tokens, words)
+    if _BE.isdisjoint(words) and not _HARMED.isdisjoint(words[1:4]):
+        return _suffering(tokens, words)
     return _from_the_giver(tokens, words) if "from" in words else tokens
 
 
@@ -180,6 +188,15 @@ def _active_headline(tokens: list[Token], words: list[str], by: int, end: int) -
         return tokens
     verb: Token = (words[done] if words[done] in OF_BOTH_TIMES else _present(words[done]), False, False)
     return [*tokens[by + 1 : end], verb, *_moved(tokens[:done]), *tokens[done + 1 : by], *tokens[end:]]
+
+
+def _suffering(tokens: list[Token], words: list[str]) -> list[Token]:
+    """The same with the "is" that headlines leave out: "three injured in crash"."""
+    done = next(at for at, word in enumerate(words) if at and word in _HARMED)
+    told = words[done + 1 : done + 2]
+    if not told or told[0] not in _STOPS | _AFTER or told[0] == "at" or not _THE_USER.isdisjoint(words):
+        return tokens
+    return [*tokens[:done], ("are", False, False), *tokens[done:]]
 
 
 def _moved(tokens: list[Token]) -> list[Token]:

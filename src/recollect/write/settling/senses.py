@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from recollect.write.settling.lexicon import entry
+from recollect.write.settling.kin import is_being
+from recollect.write.settling.lexicon import PERSON, entry
 from recollect.write.settling.tokens import Token
 
 _DOUBLE = frozenset(
-    "called left under below doctor professor prof consider considers considered before following down aged".split()
+    "called left under below doctor professor prof consider considers considered before following down aged "
+    "pair".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
@@ -46,6 +48,9 @@ def by_sense(tokens: list[Token]) -> list[Token]:
         after: Token = tokens[at + 1] if at + 1 < len(tokens) else ("", False, False)
         if token[0] in _ENGLISH:
             meant = _ENGLISH[token[0]] if is_english or before in _DETERMINES else token[0]
+        elif token[0] == "pair":
+            # "A pair of dogs" are two, "a pair of glasses" is one.
+            meant = "two" if after[0] == "of" and _are_beings(tokens[at + 2 : at + 5]) else "pair"
         elif token[0] == "down":
             # Who walks down a road walks along it.
             meant = "along" if any(each[0] in _WAYS for each in tokens[at + 1 : at + 5]) else "down"
@@ -54,6 +59,10 @@ def by_sense(tokens: list[Token]) -> list[Token]:
         if meant:
             found.append((meant, *token[1:]))
     return found
+
+
+def _are_beings(tokens: list[Token]) -> bool:
+    return any(is_being(token[0]) or any(part[0] == PERSON for part in entry(token[0]).parts) for token in tokens)
 
 
 def _meant(word: str, before: str, after: Token) -> str:

@@ -37,7 +37,8 @@ _BEING = frozenset(["be", "have"])
 _TURNING = frozenset(
     ["befor", "after", "until", "beneath", "behind", "outsid", "lose", "near", "front", "abov", "opposit", "between"]
 )
-_INTO, _OUT = frozenset(["into", "onto", "in"]), frozenset(["out", "off"])
+_INTO, _OUT = frozenset(["into", "onto"]), frozenset(["out", "off"])
+_LESS = frozenset(["down", "lower"])
 _CAN = frozenset(["can", "cannot"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 
@@ -248,6 +249,7 @@ def _direction(a: Reading, b: Reading) -> bool:
         or _come_apart(b, a)
         or (a.words ^ b.words) & _TURNING
         or any(_swapped(a, b, pivot) for pivot in a.follows)
+        or (a.numbers and (a.words ^ b.words) & _LESS)
         or _in_and_out(a, b)
         or _in_and_out(b, a)
     ):
@@ -264,9 +266,10 @@ def _direction(a: Reading, b: Reading) -> bool:
 
 def _in_and_out(a: Reading, b: Reading) -> bool:
     """Whether something goes into something in the first and out of it in the other."""
-    if _INTO.isdisjoint(a.order) or _OUT.isdisjoint(b.order):
+    if not _OUT.isdisjoint(a.order) or _OUT.isdisjoint(b.order):
         return False
-    return _OUT.isdisjoint(a.order) and _INTO.isdisjoint(b.order)
+    into = not _INTO.isdisjoint(a.order) and _INTO.isdisjoint(b.order)
+    return into or ("in" in a.order and _INTO.isdisjoint(b.order) and "in" not in b.order)
 
 
 def _opposed(extra: set[str], shared: set[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recollect.write.settling.lexicon import MARK, PERSON, SOME, USER, entry
 from recollect.write.settling.reading import Reading
-from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, MONEY, MY, PIVOTS, PLURALS
+from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, CHILDREN, MONEY, MY, PIVOTS, PLURALS
 from recollect.write.settling.tokens import Token
 
 THEY = PERSON + "they"
@@ -34,12 +34,17 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
         if before in ("by", "to") and (entry(word).number or word in MONEY):
             # "Rose to 900 euros" is not "rose by 900 euros".
             reading.degrees[words[at + 1] if word in MONEY and at + 1 < len(words) else word] = before
+        if before in MONEY and entry(word).number:
+            # Of two sums each keeps its own: "$5 and €6".
+            reading.degrees["$" + word] = before
         if word in reading.names and (much := _much(words, at)):
             reading.degrees[word] = much
         if before in _WHOSE:
             _note_owner(reading, words, at)
         if word in _INTO:
             _note_ways(reading, words, at)
+        if word in CHILDREN and before == "young":
+            reading.idle.add(before)
         if word in _GROUPS:
             reading.grouped.update(entry(next(filter(is_plural, words[at + 1 : at + 5]), "")).parts[:1])
     if not _BETWEEN.isdisjoint(words):

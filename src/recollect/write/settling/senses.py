@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from recollect.write.settling.kin import is_being
 from recollect.write.settling.lexicon import PERSON, entry
+from recollect.write.settling.small_words import CHILDREN, WHOSE
 from recollect.write.settling.tokens import Token
 
 _DOUBLE = frozenset(
     "called left under below doctor professor prof consider considers considered before following down aged "
-    "pair".split()
+    "pair little small".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
@@ -74,6 +75,9 @@ def _meant(word: str, before: str, after: Token) -> str:
     if word == "before":
         # "Has never been there before."
         return word if after[0] else ""
+    if word in ("little", "small"):
+        # A small child is young, and so is a little girl, unless she is the daughter: "my little girl".
+        return "young" if after[0] in CHILDREN and before not in WHOSE else word
     if word == "aged":
         # "Died aged 90" and "died at 90".
         return "" if entry(after[0]).number else word

@@ -50,3 +50,5 @@ HALVES = {"morning": "am", "afternoon": "pm", "evening": "pm"}
 NOUN_ENDS = ("tion", "sion", "ment", "ance", "ence", "val", "sal")
 # Several of something, without an "s" at the end.
 PLURALS = frozenset("people men women children sheep fish cattle deer geese mice feet teeth folk police".split())
+# Those who are young without saying so.
+CHILDREN = frozenset("boy boys girl girls child children kid kids baby babies toddler toddlers".split())

@@ -302,5 +302,7 @@ def _has(reading: Reading, part: str) -> bool:
 
 
 def _words(a: Reading, b: Reading) -> bool:
-    """Whether each says something that the other does not."""
-    return bool(a.words - b.words) and bool(b.words - a.words)
+    """Whether each says something that the other does not; what it says again may stand in the place of that."""
+    mine, theirs = a.words - b.words, b.words - a.words
+    again = (b.repeated - a.repeated) & a.words if mine else (a.repeated - b.repeated) & b.words
+    return bool((mine and theirs) or ((mine or theirs) and again))

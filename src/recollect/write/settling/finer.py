@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from recollect.write.settling.lexicon import MARK, PERSON, SOME, USER, entry
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, CHILDREN, MONEY, MY, PIVOTS, PLURALS
@@ -26,6 +28,9 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
     if words[:1] == ["their"]:
         # Nobody was spoken of before: "their wedding" is not "our wedding".
         reading.people.add(THEY)
+    if len(set(words)) < len(words):
+        twice = (word for word, many in Counter(words).items() if many > 1)
+        reading.repeated = {part for word in twice for part in entry(word).parts} - reading.idle
     for at, (word, capital, _) in enumerate(tokens):
         before = words[at - 1] if at else ""
         _note_time(reading, words, at)

@@ -202,6 +202,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         undergone=names(reading.undergone),
         doing=names(reading.doing),
         grouped=names(reading.grouped),
+        repeated=names(reading.repeated),
         clauses=[names(part) for part in reading.clauses],
         lesser=names(reading.lesser),
         agents=names(reading.agents),

@@ -32,6 +32,8 @@ class Reading:
     doing: set[str] = field(default_factory=set)
     # Of what there are several that are taken together: "a group of hikers".
     grouped: set[str] = field(default_factory=set)
+    # What is said more than once: "a brown dog on a brown pillow".
+    repeated: set[str] = field(default_factory=set)
     # The words of weight of each part between "and" or "but".
     clauses: list[set[str]] = field(default_factory=lambda: [set()])
     # Who did it where it is said last: "sold by the user".

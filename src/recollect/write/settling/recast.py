@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from recollect.write.settling.kin import is_being, kin
-from recollect.write.settling.lexicon import PERSON, USER, entry, lexicon, stem
+from recollect.write.settling.lexicon import MARK, PERSON, USER, entry, lexicon, stem
 from recollect.write.settling.small_words import OF_BOTH_TIMES
 from recollect.write.settling.tokens import Token
 
@@ -22,7 +22,7 @@ _STOPS = frozenset(
 # "By bus", "by hand" and "by Friday" tell of nobody.
 _NOBODY = frozenset(
     "bus car train bike bicycle plane foot hand mail email phone post default far now then heart accident noon "
-    "midnight".split()
+    "midnight end start beginning time deadline side way means law mistake name chance".split()
 )
 # "Employed by" is where one works.
 _LASTING = frozenset("employed born based located made followed".split())
@@ -182,12 +182,17 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
 
 def _active_headline(tokens: list[Token], words: list[str], by: int, end: int) -> list[Token]:
     """The same for what is done without "is": "cart pulled by an ox" is "ox pulls cart"."""
-    done = next((at for at in range(max(1, by - 4), by) if entry(words[at]).past or words[at] in OF_BOTH_TIMES), 0)
+    done = next((at for at in range(max(1, by - 4), by) if _is_done(words[at])), 0)
     others = (entry(word).past for at, word in enumerate(words) if at != done)
     if not done or words[done] in _LASTING or any(others) or end == by + 1 or not _may_act(words[by + 1 : end]):
         return tokens
     verb: Token = (words[done] if words[done] in OF_BOTH_TIMES else _present(words[done]), False, False)
     return [*tokens[by + 1 : end], verb, *_moved(tokens[:done]), *tokens[done + 1 : by], *tokens[end:]]
+
+
+def _is_done(word: str) -> bool:
+    """Whether a word may tell what is done to someone: "bitten", "hit"; not what marks how others stand: "wanted"."""
+    return word in OF_BOTH_TIMES or entry(word).past[:1] not in ("", MARK)
 
 
 def _suffering(tokens: list[Token], words: list[str]) -> list[Token]:
@@ -280,6 +285,8 @@ def _may_act(words: list[str]) -> bool:
     known = entry(first)
     if known.number:
         return len(words) > 1 and (is_being(words[-1]) or any(part[0] == PERSON for part in entry(words[-1]).parts))
+    if first in ("a", "an", "the") and words[1:]:
+        first = words[1]
     return first not in _NOBODY and not known.time and not first.endswith("ing") and first[0] != "#"
 
 

@@ -51,6 +51,96 @@ RULES = """
 ! The user dont eat fish | The user eats fish
 ! The lift isnt working | The lift is working
 ! I cant swim | I can swim
+# Who says something may be told before it or behind it.
+= "The lock was forced," said the porter | The porter said the lock was forced
+= The lock was forced, the porter said in a statement | The porter said: "The lock was forced."
+= According to the diary, the well froze twice | The well froze twice, according to the diary
+= You should oil the chain, I think | I think you should oil the chain
+! "The lock was forced," said the porter | "The lock was not forced," said the porter
+! "The lock was forced," said the porter | The plumber said the lock was forced
+! The well froze twice, according to the diary | The well froze three times, according to the diary
+# In a title every word is written large, and only what is no everyday word is a name.
+= Hikers Find Old Coins in Cave near Bern | Hikers find old coins in cave near Bern
+= Storm Damages Three Schools in Malmö | Storm damages three schools in Malmö
+= Refugees Open Small Bakery in Lyon | Refugees open small bakery in Lyon
+! Hikers Find Old Coins in Cave near Bern | Hikers find old coins in cave near Graz
+! Storm Damages Three Schools in Malmö | Storm Damages Four Schools in Malmö
+! Refugees Open Small Bakery in Lyon | Refugees Close Small Bakery in Lyon
+# What is used for something is what it is done with.
+= The guard used a crowbar to open the crate | The guard opened the crate with a crowbar
+= Nuns are using a loom to weave carpets | Nuns are weaving carpets with a loom
+= The vet used a torch to find the splinter | The vet found the splinter with a torch
+! The guard used a crowbar to open the crate | The guard opened the crate with a key
+! The guard used a crowbar to open the crate | The guard opens the crate with a crowbar
+! The user used to swim to the buoy | The user swims to the buoy
+# Headlines leave out "is" and "are", and who acts may come last.
+= Smuggler arrested by customs officers in Kiel | Customs officers arrest smuggler in Kiel
+= A sledge pulled by four dogs | Four dogs pull a sledge
+= Fire kills 9 in Lagos | 9 killed in Lagos fire
+= Town to build second bridge | Town will build a second bridge
+! Smuggler arrested by customs officers in Kiel | Smuggler arrests customs officers in Kiel
+! Fire kills 9 in Lagos | 8 killed in Lagos fire
+! Fire kills 9 in Lagos | 9 injured in Lagos fire
+! Town to build second bridge | Town will not build a second bridge
+# What a thing is made of may be told by a noun.
+= She wears a golden ring | She wears a gold ring
+= A wooden spoon lies on the plate | A wood spoon lies on the plate
+= He knitted a woollen scarf | He knitted a wool scarf
+! She wears a golden ring | She wears a silver ring
+! A wooden spoon lies on the plate | A metal spoon lies on the plate
+! He knitted a woollen scarf | He knitted a silk scarf
+# Several together may be called a group; one alone is none.
+= A group of nurses waits at the gate | Several nurses wait at the gate
+= A herd of goats crosses the road | Goats cross the road
+= A pair of swans sleeps on the lake | Two swans are sleeping on the lake
+! A group of nurses waits at the gate | A nurse waits at the gate
+! Several goats cross the road | A goat crosses the road
+! A pair of swans sleeps on the lake | Three swans are sleeping on the lake
+# Who is a child is young without its being said; a dog is not.
+= A little boy is flying a kite | A young boy flies a kite
+= A small child draws a house | A child is drawing a house
+= The young girl feeds a lamb | A girl is feeding a lamb
+! A little boy is flying a kite | An older boy is flying a kite
+! A small dog barks at the moon | A young dog barks at the moon
+! The young girl feeds a lamb | The young boy feeds a lamb
+# Beside, alongside and next to are the same; on and behind are not.
+= A goat sleeps beside the barn | A goat is sleeping next to the barn
+= They strolled alongside the canal | They strolled along the side of the canal
+= The choir sings onstage | The choir is singing on the stage
+! A goat sleeps beside the barn | A goat sleeps in the barn
+! A goat sleeps beside the barn | A goat sleeps behind the barn
+! The choir sings onstage | The choir sings offstage
+# Who goes down a road goes along it; who goes into something does not come out of it.
+= A priest cycles down a dusty lane | A priest is cycling along a dusty lane
+! A nun pours tea into a jug | A nun pours tea out of a jug
+! The fox ran into the den | The fox ran out of the den
+! Rents went up 3 percent | Rents went down 3 percent
+! Wheat closed 2 percent higher | Wheat closed 2 percent lower
+# A participle behind an article says how something is, not what was done.
+= A man with a beard sells maps | A bearded man sells maps
+= Two parrots perched on a wire | Two parrots are perched on a wire
+! A bearded man sells maps | A man without a beard sells maps
+! A bearded man sells maps | A bearded man sold maps
+! The user parked at the pier | The user is parked at the pier
+# "Over" sets one thing above another only where something is chosen.
+= Geese fly over the village | Geese are flying over the village
+= Farmers protest over milk prices | Farmers protest milk prices
+! The coach picked Lea over Ida | The coach picked Ida over Lea
+! The user prefers rye over wheat | The user prefers wheat over rye
+! Geese fly over the village | Geese fly under the village
+# A word that is small in another language is none in English.
+! A man with a hat rows | A man with a scarf rows
+! The user sold a van | The user sold a flat
+! The user works on AI in Turin | The user works on robots in Turin
+# What is said twice is not what another says once.
+! A brown hen on a white fence | A brown hen on a brown fence
+! 4 killed, 9 hurt in avalanche | 4 hurt, 9 hurt in avalanche
+! The fee is $20, the deposit $50 | The fee is $20, the deposit €50
+# The same word is the same in all its forms.
+= The tug is pulling a barge | A tug pulls a barge
+= The waiter is pouring cider | A waiter pours cider
+= The city raised the fee | The city increased the fee
+= She writes about conferences | She is writing about a conference
 """
 
 

@@ -59,6 +59,11 @@ RULES = """
 ! "The lock was forced," said the porter | "The lock was not forced," said the porter
 ! "The lock was forced," said the porter | The plumber said the lock was forced
 ! The well froze twice, according to the diary | The well froze three times, according to the diary
+# What someone is may stand before the name or behind it.
+= Ida Lund, a tax adviser, said the form is wrong | Tax adviser Ida Lund said the form is wrong
+= The form is wrong, said Ida Lund, a tax adviser | Tax adviser Ida Lund said the form is wrong
+! Ida Lund, a tax adviser, said the form is wrong | Ada Lund, a tax adviser, said the form is wrong
+! Ida Lund, a tax adviser, said the form is wrong | Ida Lund, a judge, said the form is wrong
 # In a title every word is written large, and only what is no everyday word is a name.
 = Hikers Find Old Coins in Cave near Bern | Hikers find old coins in cave near Bern
 = Storm Damages Three Schools in Malmö | Storm damages three schools in Malmö

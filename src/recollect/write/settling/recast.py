@@ -32,8 +32,9 @@ _USING = frozenset("use uses used using".split())
 # What is done to someone, with nobody told who does it: "two men jailed for fraud".
 _HARMED = frozenset(
     "killed injured wounded hurt jailed arrested detained charged sentenced freed rescued trapped evacuated "
-    "hospitalized hospitalised sacked convicted acquitted".split()
+    "hospitalized hospitalised sacked convicted acquitted dead".split()
 )
+_THOUGHT = frozenset("feared believed presumed".split())
 _AFTER = frozenset("over near under amid into off".split())
 _WITH_TO = frozenset("due next close according up down back thanks owing near".split())
 _VAGUE = frozenset(["something", "what"])
@@ -199,9 +200,16 @@ def _suffering(tokens: list[Token], words: list[str]) -> list[Token]:
     """The same with the "is" that headlines leave out: "three injured in crash"."""
     done = next(at for at, word in enumerate(words) if at and word in _HARMED)
     told = words[done + 1 : done + 2]
-    if not told or told[0] not in _STOPS | _AFTER or told[0] == "at" or not _THE_USER.isdisjoint(words):
+    if (
+        not told
+        or told[0] not in _STOPS | _AFTER
+        or told[0] == "at"
+        or words[done - 1] in _THOUGHT
+        or not _THE_USER.isdisjoint(words)
+    ):
         return tokens
-    return [*tokens[:done], ("are", False, False), *tokens[done:]]
+    deed: Token = ("killed", False, False) if words[done] == "dead" else tokens[done]
+    return [*tokens[:done], ("are", False, False), deed, *tokens[done + 1 :]]
 
 
 def _moved(tokens: list[Token]) -> list[Token]:

@@ -9,7 +9,7 @@ from recollect.write.settling.tokens import Token
 
 _DOUBLE = frozenset(
     "called left under below doctor professor prof consider considers considered before following down aged "
-    "pair little small".split()
+    "pair little small ex".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
@@ -63,7 +63,11 @@ def by_sense(tokens: list[Token]) -> list[Token]:
 
 
 def _are_beings(tokens: list[Token]) -> bool:
-    return any(is_being(token[0]) or any(part[0] == PERSON for part in entry(token[0]).parts) for token in tokens)
+    return any(is_being(token[0]) or _are_kin(token[0]) for token in tokens)
+
+
+def _are_kin(word: str) -> bool:
+    return any(part[0] == PERSON for part in entry(word).parts)
 
 
 def _meant(word: str, before: str, after: Token) -> str:
@@ -78,6 +82,9 @@ def _meant(word: str, before: str, after: Token) -> str:
     if word in ("little", "small"):
         # A small child is young, and so is a little girl, unless she is the daughter: "my little girl".
         return "young" if after[0] in CHILDREN and before not in WHOSE else word
+    if word == "ex":
+        # "My ex" is someone, an ex-minister is a former one.
+        return "former" if is_being(after[0]) and not _are_kin(after[0]) else word
     if word == "aged":
         # "Died aged 90" and "died at 90".
         return "" if entry(after[0]).number else word

@@ -111,15 +111,16 @@ def lexicon() -> Lexicon:
         told = _both(told, more)
     forms = _toml("forms.toml")
     becomes = _becomes(told)
+    past = forms["irregular"] | _pairs(told["past"]["words"])
     return Lexicon(
         becomes=becomes,
-        phrases=_phrases(told["phrases"] | _inflected(told["phrasal"], forms["irregular"]), becomes),
+        phrases=_phrases(told["phrases"] | _inflected(told["phrasal"], past), becomes),
         times=_times(told["times"]) | _pairs(told["times"]["alias"]),
         shy=frozenset(told["times"]["shy"].split()),
         units=frozenset(told["times"]["units"].split()),
         numbers=_values(told["numbers"]["words"]),
         scales=_values(told["numbers"]["scales"]),
-        past=forms["irregular"] | _pairs(told["past"]["words"]),
+        past=past,
         heads=_heads(told["same"]["groups"], becomes),
         doers=forms["doers"] | _pairs(told["doers"]),
         idle=frozenset(form for word in told["idle"].split() for form in (word, stem(word))),

@@ -8,18 +8,22 @@ from collections.abc import Mapping
 
 # What UTF-8 looks like if it was read as one of these.
 _CODES = {"â€": "cp1252", "Ã": "cp1252", "Â": "cp1252", "‚Ä": "mac_roman", "√": "mac_roman"}
-_CUE = re.compile(r"[UENSG](?:[.SKNU]|AE|nited |uropean U|reat B)")
+_CUE = re.compile(r"[UENSGIW](?:[.SKNUT]|AE|HO|nited |uropean U|reat B|orld H)")
 _INITIALS = re.compile(
-    r"\b(?:U\.? ?S\.?A?\b\.?|U\.?K\b\.?|U\.?N\b\.?|E\.?U\b\.?|UAE\b|[NS]\.(?= Korea)"
+    r"\b(?:IT\b|WHO\b|World Health Organi[sz]ation\b"
+    r"|U\.? ?S\.?A?\b\.?|U\.?K\b\.?|U\.?N\b\.?|E\.?U\b\.?|UAE\b|[NS]\.(?= Korea)"
     r"|United (?:States(?: of America)?|Kingdom|Nations|Arab Emirates)\b|European Union\b|Great Britain\b)"
 )
-# "US" in small letters is "us", "UN" and "EU" are small words of other languages: each is told by a word of its own.
+# "US" in small letters is "us", "IT" is "it", "UN" and "EU" are small words of other languages: each is told by a
+# word of its own.
 _MEANT: Mapping[str, str] = {
     **dict.fromkeys(("US", "USA", "UnitedStates", "UnitedStatesofAmerica"), "America"),
     **dict.fromkeys(("UK", "UnitedKingdom", "GreatBritain"), "Britain"),
     **dict.fromkeys(("UN", "UnitedNations"), "Unitednations"),
     **dict.fromkeys(("EU", "EuropeanUnion"), "Europeanunion"),
     **dict.fromkeys(("UAE", "UnitedArabEmirates"), "Emirates"),
+    **dict.fromkeys(("WHO", "WorldHealthOrganization", "WorldHealthOrganisation"), "Worldhealth"),
+    "IT": "Informatics",
     "N": "North",
     "S": "South",
 }

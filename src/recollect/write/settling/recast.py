@@ -6,7 +6,7 @@ import re
 
 from recollect.write.settling.kin import is_being, kin
 from recollect.write.settling.lexicon import MARK, PERSON, USER, entry, lexicon, stem
-from recollect.write.settling.small_words import OF_BOTH_TIMES
+from recollect.write.settling.small_words import BEFORE_NOUNS, OF_BOTH_TIMES
 from recollect.write.settling.tokens import Token
 
 _BE = frozenset("is are was were be been being am got gets get".split())
@@ -34,6 +34,7 @@ _HARMED = frozenset(
     "killed injured wounded hurt jailed arrested detained charged sentenced freed rescued trapped evacuated "
     "hospitalized hospitalised sacked convicted acquitted dead".split()
 )
+_TELLING = frozenset("said says say thinks believes knows claims hopes reports".split())
 _THOUGHT = frozenset("feared believed presumed".split())
 _AFTER = frozenset("over near under amid into off".split())
 _WITH_TO = frozenset("due next close according up down back thanks owing near".split())
@@ -166,7 +167,13 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
     while start and words[start - 1] in _BE | _HAVE | _WITHIN | _MODALS:
         start -= 1
     helpers = words[start:done]
-    if not start or _BE.isdisjoint(helpers) or end == by + 1 or not _may_act(words[by + 1 : end]):
+    if (
+        not start
+        or _has_verb(words[:start])
+        or _BE.isdisjoint(helpers)
+        or end == by + 1
+        or not _may_act(words[by + 1 : end])
+    ):
         return tokens
     kept = [tokens[at] for at in range(start, done) if words[at] in _MODALS or words[at] in _WITHIN]
     if "being" in helpers:
@@ -179,6 +186,15 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
     if not _THE_USER.isdisjoint(words[:start]):
         who = _the_users(who)
     return [*who, *kept, verb, *_moved(tokens[:start]), *tokens[done + 1 : by], *tokens[end:]]
+
+
+def _has_verb(words: list[str]) -> bool:
+    """Whether there is a clause before what is done to someone: "he learned it was caused by dust"."""
+    return any(
+        word in _TELLING or (entry(word).past and words[at - 1] not in BEFORE_NOUNS)
+        for at, word in enumerate(words)
+        if at
+    )
 
 
 def _active_headline(tokens: list[Token], words: list[str], by: int, end: int) -> list[Token]:

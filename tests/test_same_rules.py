@@ -59,6 +59,13 @@ RULES = """
 ! "The lock was forced," said the porter | "The lock was not forced," said the porter
 ! "The lock was forced," said the porter | The plumber said the lock was forced
 ! The well froze twice, according to the diary | The well froze three times, according to the diary
+# A name of three words or more is the same by its initials.
+= The user joined the Oslo Rowing Club | The user joined the ORC
+= The Central Fishery Board closed two ports | The CFB closed two ports
+! The user joined the Oslo Rowing Club | The user joined the OSC
+! The user joined the Oslo Rowing Club in Bonn | The user joined the ORC in Bern
+! The user lives in New Haven | The user lives in NH
+! The user works in IT in Delft | The user works in Delft
 # What someone is may stand before the name or behind it.
 = Ida Lund, a tax adviser, said the form is wrong | Tax adviser Ida Lund said the form is wrong
 = The form is wrong, said Ida Lund, a tax adviser | Tax adviser Ida Lund said the form is wrong
@@ -141,9 +148,15 @@ RULES = """
 ! A brown hen on a white fence | A brown hen on a brown fence
 ! 4 killed, 9 hurt in avalanche | 4 hurt, 9 hurt in avalanche
 ! The fee is $20, the deposit $50 | The fee is $20, the deposit €50
+# What is thought to be so is not what is so.
+= An ex-minister runs the spa | A former minister runs the spa
+! 6 feared dead in avalanche | Avalanche kills 6
+! An ex-minister runs the spa | A minister runs the spa
+! The mayor said the dam is dry | The mayor said the dam was dry
 # The same word is the same in all its forms.
 = The tug is pulling a barge | A tug pulls a barge
 = The waiter is pouring cider | A waiter pours cider
+= He found out the well was dry | He learned the well was dry
 = The city raised the fee | The city increased the fee
 = She writes about conferences | She is writing about a conference
 """

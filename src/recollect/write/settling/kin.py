@@ -33,6 +33,8 @@ def aligned(a: Reading, b: Reading) -> tuple[Reading, Reading]:
     a, b = _unless_nobody(a, b), _unless_nobody(b, a)
     if a.ordered != b.ordered:
         a, b = (a, _as_order(b, a)) if a.ordered else (_as_order(a, b), b)
+    if a.short or b.short:
+        a, b = _by_initials(a, b), _by_initials(b, a)
     if a.people != b.people:
         a, b = _wed(a, b), _wed(b, a)
         a, b = _of_its_kind(a, b), _of_its_kind(b, a)
@@ -86,6 +88,22 @@ def _wed(reading: Reading, other: Reading) -> Reading:
         people=reading.people - {SPOUSE} | apart,
         owned={swap.get(w, w) for w in reading.owned},
     )
+
+
+def _by_initials(reading: Reading, other: Reading) -> Reading:
+    """The reading with a name of several words told by its initials, where the other has those."""
+    for short in other.short - reading.order.keys():
+        told = sorted(reading.names - other.order.keys(), key=lambda name: reading.order.get(name, 0))
+        if len(told) != len(short) or "".join(name[0] for name in told) != short:
+            continue
+        first, last = (reading.order.get(name, 0) for name in (told[0], told[-1]))
+        if last - first == len(short) - 1:
+            known, *rest = (entry(name).verb or name for name in told)
+            reading = _renamed(_without(reading, set(rest)), {known: entry(short).verb or short})
+            reading = replace(
+                reading, names=reading.names - set(told) | {short}, order=reading.order | {short: first}
+            )
+    return reading
 
 
 def _preferring(reading: Reading, other: Reading) -> Reading:

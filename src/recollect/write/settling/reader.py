@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from recollect.write.settling.finer import note_details
 from recollect.write.settling.fronted import turned
 from recollect.write.settling.kin import kin
@@ -17,6 +19,9 @@ from recollect.write.settling.titled import untitled
 from recollect.write.settling.tokens import Token, tokens_of
 from recollect.write.settling.walk import Walk
 
+# Two letters stand for too much: NH is New Haven to one and New Hampshire to another.
+_INITIALS = re.compile(r"\b[A-Z]{3,5}\b")
+
 
 def read(text: str) -> Reading:
     """What a statement holds."""
@@ -26,6 +31,8 @@ def read(text: str) -> Reading:
     told = recast(tokens)
     reading = Walk(told, shouted=plain.isupper()).read()
     note_details(told, reading)
+    if reading.names:
+        reading.short = reading.names.intersection(short.lower() for short in _INITIALS.findall(plain))
     reading.bare = _bare(tokens)
     reading.may_name = "" if reading.bare in kin() else reading.bare
     reading.ordered = _is_order(tokens)

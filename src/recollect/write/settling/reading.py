@@ -14,6 +14,8 @@ class Reading:
     counted: dict[str, str] = field(default_factory=dict)
     times: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    # Names that are written in capitals, as initials are: "NASA".
+    short: set[str] = field(default_factory=set)
     # Names that tell where or when: "in Rome", "on New Year's Eve".
     placed: set[str] = field(default_factory=set)
     # How well or how much of what a name stands for: "some Turkish".

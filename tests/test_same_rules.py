@@ -153,6 +153,14 @@ RULES = """
 ! 6 feared dead in avalanche | Avalanche kills 6
 ! An ex-minister runs the spa | A minister runs the spa
 ! The mayor said the dam is dry | The mayor said the dam was dry
+# Words that stand for each other in a headline do not where they mean something else.
+= Blast destroys chapel near Graz | Explosion destroys chapel near Graz
+= Rebels and army agree on truce | Rebels and army agree on ceasefire
+! The user had a stroke | The user had a pet
+! The user got a new watch | The user got a new look
+! The user rises at six | The user climbs at six
+! The user bought a plant | The user bought a factory
+! A cook peels a prawn | A cook peels a fish
 # The same word is the same in all its forms.
 = The tug is pulling a barge | A tug pulls a barge
 = The waiter is pouring cider | A waiter pours cider

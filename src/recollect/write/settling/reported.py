@@ -81,6 +81,9 @@ def _is_someone(who: str) -> bool:
 
 def _put(who: str, what: str, *, when: str = "") -> str:
     who = who.strip(_QUOTES)
+    if when.startswith(" in "):
+        # That it was a statement says nothing.
+        when = ""
     return f"{who[:1].upper()}{who[1:]} said {_lowered(what)}{when}"
 
 

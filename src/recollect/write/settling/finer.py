@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from recollect.write.settling.lexicon import MARK, PERSON, SOME, USER, entry
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, CHILDREN, MONEY, MY, PIVOTS, PLURALS
@@ -28,11 +26,12 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
     if words[:1] == ["their"]:
         # Nobody was spoken of before: "their wedding" is not "our wedding".
         reading.people.add(THEY)
-    if len(set(words)) < len(words):
-        twice = (word for word, many in Counter(words).items() if many > 1)
-        reading.repeated = {part for word in twice for part in entry(word).parts} - reading.idle
+    seen: set[str] = set()
     for at, (word, capital, _) in enumerate(tokens):
         before = words[at - 1] if at else ""
+        if word in seen:
+            reading.repeated.update(entry(word).parts)
+        seen.add(word)
         _note_time(reading, words, at)
         if before == "for" and capital and at > 1 and words[at - 2] in _LEAVING:
             reading.follows.setdefault("to", set()).add(entry(word).verb)
@@ -52,6 +51,7 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             reading.idle.add(before)
         if word in _GROUPS:
             reading.grouped.update(entry(next(filter(is_plural, words[at + 1 : at + 5]), "")).parts[:1])
+    reading.repeated -= reading.idle
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
     if reading.lesser and not reading.of_user and _PREFERRING.isdisjoint(reading.words) and _THAN.isdisjoint(words):

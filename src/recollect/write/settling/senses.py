@@ -35,12 +35,13 @@ _ENGLISH = {
     "als": "alses",
     "est": "ests",
 }
+_CUES = _DOUBLE | _ENGLISH.keys()
 _OF_ENGLISH = frozenset("the with from user user's are and has his her their my of wearing".split())
 
 
 def by_sense(tokens: list[Token]) -> list[Token]:
     """The words with those of two meanings put in a word of one: "called at nine", "called Rex"."""
-    if not any(token[0] in _DOUBLE or token[0] in _ENGLISH for token in tokens):
+    if _CUES.isdisjoint([token[0] for token in tokens]):
         return tokens
     is_english = any(token[0] in _OF_ENGLISH for token in tokens)
     found: list[Token] = []

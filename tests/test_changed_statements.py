@@ -20,7 +20,9 @@ def _one_more(found: re.Match[str]) -> str:
 
 
 # Something the user does as a rule; not what is wanted, needed or thought anyway.
-NOT_DONE = "ha doe i wa want need require hope intend consider contemplate believe think plan wishe refuse dream say"
+NOT_DONE = (
+    "ha doe i wa want need require hope intend consider contemplate believe think plan wishe refuse dream say aim"
+)
 DOES = rf"\b(User|user) (?!(?:{NOT_DONE.replace(' ', '|')})s)(\w+[^s\W])s(?= )"
 CHANGES: dict[str, list[tuple[str, Becomes]]] = {
     "number": [

@@ -213,6 +213,9 @@ def _tense(a: Reading, b: Reading) -> bool:
 
 def _is_over(then: Reading, now: Reading) -> bool:
     """Whether something was so for the first that is so for the other."""
+    if {WANT, MUST} & then.marks & now.marks and "be" in then.past - now.past:
+        # "Needed it done" and "needs it done".
+        return True
     if then.past and now.past & _BEING and then.simple and now.simple:
         # "Broke down" and "had a breakdown".
         return False

@@ -48,6 +48,13 @@ class ServerSettings(BaseModel):
         SecretStr,
         Field(description="Key for it; empty to pass on the client's own.", json_schema_extra=also("OPENAI_API_KEY")),
     ] = SecretStr("")
+    upstream_shared: Annotated[
+        bool,
+        Field(
+            description="Whether who speaks for one user may also reach what an endpoint keeps under the server's own "
+            "key, for all users together: files, batches, vector stores, stored chats."
+        ),
+    ] = False
     upstream_responses: Annotated[
         ResponsesMode,
         Field(description="Whether it speaks OpenAI's Responses API (native), or only chats (translate)."),

@@ -9,8 +9,9 @@ from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
 
-from recollect.errors import UpstreamBroken, UpstreamUnavailable
+from recollect.errors import NotAllowed, UpstreamBroken, UpstreamUnavailable
 from recollect.http.auth.withheld import KEY_MISSING, lacks_key
+from recollect.http.proxy.account import NOT_YOURS, is_of_all
 from recollect.http.proxy.client import (
     Gone,
     TooLarge,
@@ -34,8 +35,9 @@ _MODELS = "/models/"
 class Passthrough:
     """The endpoint for whatever memory has no part in, as a bare ASGI application."""
 
-    def __init__(self, upstreams: Upstreams, *, max_body: int) -> None:
+    def __init__(self, upstreams: Upstreams, *, shared: bool, max_body: int) -> None:
         self._upstreams = upstreams
+        self._shared = shared
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,6 +49,9 @@ class Passthrough:
                 return
             except TooLarge:
                 await answer_too_large(send, self._max_body)
+                return
+            except NotAllowed as error:
+                await answer_error(send, 403, str(error), code="account_of_all")
                 return
             except UpstreamUnavailable as error:
                 _log.warning("%s", error)
@@ -70,6 +75,8 @@ class Passthrough:
         if body is not None or not has_body:
             whole.set()
         upstream = self._upstream(path, body)
+        if not self._shared and is_of_all(scope, upstream, path):
+            raise NotAllowed(NOT_YOURS)
         ask = Ask(
             method=scope["method"],
             path=path,

@@ -64,7 +64,7 @@ class Proxy:
         )
         most = settings.max_body_mb << 20
         self.chat = ChatCompletions(memory, upstreams, defaults, max_body=most)
-        self._rest = Passthrough(upstreams, max_body=most)
+        self._rest = Passthrough(upstreams, shared=settings.upstream_shared, max_body=most)
 
         def steered(fields: Mapping[str, Any], headers: Sequence[Header], caller: Caller) -> Steering:
             return steer(fields, by_name(headers), defaults, caller=caller)

@@ -44,3 +44,7 @@ MONEY = frozenset("$€£¥₹")
 HALVES = {"morning": "am", "afternoon": "pm", "evening": "pm"}
 # Nouns that are made of verbs tell of no time: "the promotion" is not "promotes".
 NOUN_ENDS = ("tion", "sion", "ment", "ance", "ence", "val", "sal")
+PREFERS = frozenset("prefer prefers preferred".split())
+INSTEAD = frozenset(["instead", "rather"])
+CLOCK = frozenset(["am", "pm", "o'clock"])
+PREPOSITIONS = frozenset("of in on at to from for by with about into like and or".split())

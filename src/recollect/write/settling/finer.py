@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from recollect.write.settling.lexicon import MARK, PERSON, USER, entry
+from recollect.write.settling.quantity import number_in, spelt_number
 from recollect.write.settling.reading import Reading
-from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, MONEY, MY, PIVOTS
+from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, INSTEAD, MONEY, MY, PIVOTS
 from recollect.write.settling.tokens import Token
 
 SOME, THEY = "@some", PERSON + "they"
@@ -36,6 +37,8 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             _note_owner(reading, words, at)
         if word in _INTO:
             _note_ways(reading, words, at)
+        if before in INSTEAD:
+            _note_instead(reading, words, at)
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
 
@@ -83,6 +86,16 @@ def _note_owner(reading: Reading, words: list[str], at: int) -> None:
     owner = (entry(words[at - 2]).parts[:1] if whose == "'s" and at > 1 else ()) or (USER,)
     if second and entry(words[at]).verb:
         reading.owners.setdefault(second, owner[0])
+
+
+def _note_instead(reading: Reading, words: list[str], at: int) -> None:
+    """Note the number or time that is no longer so: "at seven instead of eight"."""
+    told = [*words[at + 1 : at + 3], "", ""]
+    if told[0][:1].isdigit():
+        found = number_in(told[0], told[1])
+        reading.follows.setdefault("instead", set()).update((found.time,) if found.time else found.numbers)
+    elif entry(told[0]).number:
+        reading.follows.setdefault("instead", set()).add(spelt_number(words[at + 1 : at + 9])[0])
 
 
 def _deeds(words: list[str]) -> dict[str, set[str]]:

@@ -9,6 +9,7 @@ from recollect.write.settling.fronted import turned
 from recollect.write.settling.kin import kin
 from recollect.write.settling.lexicon import entry, lexicon
 from recollect.write.settling.measures import in_figures
+from recollect.write.settling.plainer import plainer
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.recast import recast
 from recollect.write.settling.senses import by_sense
@@ -21,7 +22,7 @@ def read(text: str) -> Reading:
     """What a statement holds."""
     plain = turned(unicodedata.normalize("NFKC", text).replace("’", "'"))
     # Where all is written large, a capital says nothing.
-    tokens = in_figures(by_sense(tokens_of(plain)))
+    tokens = plainer(in_figures(by_sense(tokens_of(plain))))
     told = recast(tokens)
     reading = Walk(told, shouted=plain.isupper()).read()
     note_details(told, reading)

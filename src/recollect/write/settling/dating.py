@@ -46,11 +46,11 @@ def date_verb(result: Reading, words: list[str], at: int, *, known: Entry, last:
         if before == "been" and at > 1 and words[at - 2] in ("has", "have") and lasts:
             # "Has been married for years" goes on.
             result.present.add(known.past)
-    elif not _is_perfect(words, at):
+    elif not is_perfect(words, at):
         result.past.add(known.past)
 
 
-def _is_perfect(words: list[str], at: int) -> bool:
+def is_perfect(words: list[str], at: int) -> bool:
     """Whether "is", "has" or the like stands before what was done: "has so far finished"."""
     if not small.AUXILIARY.isdisjoint(words[max(0, at - 2) : at]):
         return True

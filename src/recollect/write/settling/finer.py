@@ -13,6 +13,11 @@ _MUCH = frozenset(["@most", SOME, "@rare"])
 _LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
 _INTO = frozenset(["into", "onto"])
 _BETWEEN = frozenset(["and", "but", "while", "whereas"])
+_HAS = frozenset(["has", "have"])
+_ABOUT = frozenset("about around roughly approximately".split())
+_LOOKING = frozenset(["looking", "searching"])
+# What is already there is looked for because it is lost: "his keys".
+_CERTAIN = frozenset("the my his her their its our user's this that these those it him them".split())
 _WHOSE = MY | {"user's", "'s"}
 _BEFORE_ACTORS = _WHOSE | {"the"}
 
@@ -41,6 +46,23 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             _note_instead(reading, words, at)
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
+    if "for" in words:
+        _note_for(reading, words)
+
+
+def _note_for(reading: Reading, words: list[str]) -> None:
+    """Note whether something has been so for a time that is told, or is looked for: "has had it for a week"."""
+    for at, word in enumerate(words):
+        if word == "for":
+            before, ahead = (
+                words[at - 1] if at else "",
+                [each for each in words[at + 1 : at + 6] if each not in _ABOUT],
+            )
+            counts = bool(ahead) and (entry(ahead[0]).number or ahead[0] in ("a", "an", "one"))
+            span = any(entry(each).time or entry(each).unit for each in ahead[1:4])
+            reading.lasting |= counts and span and not _HAS.isdisjoint(words[:at])
+            token = ahead[0] if ahead else ""
+            reading.seeks |= before in _LOOKING and token not in _CERTAIN and token not in reading.names
 
 
 def _note_time(reading: Reading, words: list[str], at: int) -> None:

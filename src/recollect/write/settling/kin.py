@@ -10,6 +10,7 @@ from itertools import combinations
 
 from recollect.write.settling.lexicon import ENDED, PAST, PERSON, PLEASE, US, USER, WANT, entry, lexicon
 from recollect.write.settling.reading import Reading
+from recollect.write.settling.retold import retold, wanted
 
 # What one does not have or avoids is what one does not eat, drink or use.
 CONSUMING = frozenset(["eat", "drink", "use", "consum", "take"])
@@ -42,10 +43,14 @@ def aligned(a: Reading, b: Reading) -> tuple[Reading, Reading]:
     a, b = _wishing(a, b), _wishing(b, a)
     if a.lesser and b.lesser:
         a, b = _preferring(a, b), _preferring(b, a)
+    a, b = retold(a, b)
     mine, theirs = a.words - b.words, b.words - a.words
     if mine and theirs and (becomes := _kin_of(mine, theirs)):
         b = _renamed(b, becomes)
         mine, theirs = mine - set(becomes.values()), theirs - becomes.keys()
+    if a.seeks != b.seeks and a.marks != b.marks:
+        a, b = wanted(a, b), wanted(b, a)
+        mine, theirs = a.words - b.words, b.words - a.words
     if mine and theirs:
         a, b = _compounds(a, b, mine, theirs)
         mine, theirs = a.words - b.words, b.words - a.words

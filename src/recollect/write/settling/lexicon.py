@@ -28,7 +28,12 @@ _EACH = frozenset(["a", "an", "per", "each", "every"])
 # Light verbs still tell when something was so.
 _WAS = {"was": "be", "were": "be", "had": "have"}
 _IS = {"is": "be", "are": "be", "am": "be", "has": "have", "have": "have"}
-_MORE_FORMS = {"get": ("got", "gotten"), "carry": ("carries", "carried"), "rely": ("relies", "relied")}
+_MORE_FORMS = {
+    "get": ("got", "gotten"),
+    "have": ("has", "had"),
+    "carry": ("carries", "carried"),
+    "rely": ("relies", "relied"),
+}
 # "Fluently" is how one is fluent; shorter words that end alike are mostly no adverbs.
 _ADVERB = 7
 _SCALES = frozenset(["dozen", "hundred", "thousand", "million", "billion"])

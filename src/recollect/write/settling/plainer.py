@@ -13,7 +13,7 @@ _REPORTED = frozenset(
     "discovered learned learnt realized realised noticed mentioned said stated noted reported explained".split()
 )
 _AROUND_REPORTS = frozenset("has have recently just also".split())
-_THEY, _THEIR = frozenset(["they", "he", "she", "i"]), frozenset(["their", "his", "her", "my"])
+_THEY, _THEIR = frozenset(["they", "he", "she"]), frozenset(["their", "his", "her"])
 # Some go somewhere to do it, and did it: "went to see a play".
 _DONE_THERE = {"see": "saw", "watch": "watched", "visit": "visited", "meet": "met", "buy": "bought", "hear": "heard"}
 # One of these is told with and without its number: "1 hour", "an hour".
@@ -49,9 +49,22 @@ def _unreported(tokens: list[Token], words: list[str]) -> list[Token]:
     found = head in (["user", "found", "out"], ["i", "found", "out"])
     if not found and (len(head) != 2 or head[0] not in ("user", "i") or head[1] not in _REPORTED):
         return tokens
-    first, *rest = tokens[that + 1 :] or [("", False, False)]
-    word = "user" if first[0] in _THEY else "user's" if first[0] in _THEIR else first[0]
-    return [(word, first[1], True), *rest] if rest else tokens
+    told = _of_the_user(tokens[that + 1 :])
+    return [(told[0][0], told[0][1], True), *told[1:]] if told else tokens
+
+
+def _of_the_user(tokens: list[Token]) -> list[Token]:
+    """The words with the user named where they tell of one by "they" or "their"; none if they tell of none."""
+    for at, (word, capital, opens) in enumerate(tokens):
+        if word in ("user", "user's", "i", "my"):
+            return tokens
+        if word in _THEY or word in _THEIR:
+            if at and word not in ("they", "their"):
+                # "That Anna sold her car."
+                return []
+            meant = "user" if word in _THEY else "user's"
+            return [*tokens[:at], (meant, capital, opens), *tokens[at + 1 :]]
+    return []
 
 
 def _in_order(tokens: list[Token], words: list[str]) -> list[Token]:

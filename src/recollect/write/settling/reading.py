@@ -57,6 +57,9 @@ class Reading:
     # Whether it is an order to whoever reads it ("keep it short"), and whether it has but one clause.
     ordered: bool = False
     simple: bool = False
+    # Whether something has been so for a time that is told, and whether something is looked for, whichever it be.
+    lasting: bool = False
+    seeks: bool = False
     # Whether it names several things, parted by commas or joined by "and".
     listed: bool = False
     # Each word and person as first met, with how many words of weight had come up to then.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from recollect.write.settling import small_words as small
-from recollect.write.settling.dating import date_verb, take_being, take_what_was
+from recollect.write.settling.dating import date_verb, is_perfect, take_being, take_what_was
 from recollect.write.settling.kin import kin
 from recollect.write.settling.lexicon import (
     EVERY,
@@ -133,8 +133,9 @@ class Walk:
 
     def _date(self, parts: tuple[str, ...], verb: Entry) -> None:
         """Note whether what several words say is over, "gave up", or is so, "works from home"."""
-        if weighs(parts) and self._peek(0) not in small.OF_BOTH_TIMES and self._peek(-1) not in small.AUXILIARY:
-            (self._result.past if verb.past else self._result.present).add(parts[0])
+        if weighs(parts) and self._peek(0) not in small.OF_BOTH_TIMES and not is_perfect(self._words, self._at):
+            over = verb.past or verb.was or self._peek(0) in lexicon().past
+            (self._result.past if over else self._result.present).add(parts[0])
 
     def _number(self, word: str) -> None:
         # "Every two weeks" is not "twice a week".

@@ -168,7 +168,7 @@ def _with_someone(tokens: list[Token], words: list[str]) -> list[Token]:
         return tokens
     start = joined[0] + 1
     who = [each for each in range(start, min(start + 3, at)) if entry(words[each]).parts[:1]]
-    if not who or entry(words[who[0]]).parts[0][0] != PERSON or entry(words[who[0]]).parts[0] == PERSON + "user":
+    if not who or (entry(words[who[0]]).parts[0][0] != PERSON and not tokens[who[0]][1]):
         return tokens
     end = who[0] + 1
     with_: Token = ("with", False, False)

@@ -25,6 +25,7 @@ _NOBODY = frozenset(
 _LASTING = frozenset("employed born based located made followed".split())
 _COMING = _BE | {"come", "comes", "came", "since"}
 _THE_USER = frozenset(["user", "i", "user's"])
+_AGAIN = frozenset(["they", "he", "she"])
 _VAGUE = frozenset(["something", "what"])
 _HIM = {"him": "user", "me": "user", "her": "user", "them": "user", "his": "user's", "their": "user's"}
 # These are done between people, the others also with places: "a degree from Stanford".
@@ -40,8 +41,9 @@ def recast(tokens: list[Token]) -> list[Token]:
     """The words of a statement with what is done by someone told as what someone does."""
     words = [token[0] for token in tokens]
     if not _NO_CLAUSE.isdisjoint(words):
-        # Of two clauses it is not plain which words belong to which.
-        return tokens
+        # Of two clauses it is not plain which words belong to which, unless the other only tells of a thing.
+        that = next((at for at, word in enumerate(words) if word in _NO_CLAUSE), 0)
+        return [*_from_the_giver(tokens[:that], words[:that]), *tokens[that:]] if _is_told_of(words, that) else tokens
     if (beside := _beside_the_user(words)) is not None:
         return [tokens[beside], ("and", False, False), *tokens[: beside - 1], *tokens[beside + 1 :]]
     if "than" in words:
@@ -59,6 +61,15 @@ def recast(tokens: list[Token]) -> list[Token]:
     if "by" in words:
         return _active(tokens, words)
     return _from_the_giver(tokens, words) if "from" in words else tokens
+
+
+def _is_told_of(words: list[str], that: int) -> bool:
+    """Whether from there on only a thing is told of that someone gave: "from her aunt, that belonged to"."""
+    rest = words[that + 1 :]
+    is_of_thing = words[that] in ("that", "which") and bool(
+        entry("".join(rest[:1])).past or entry("".join(rest[:1])).was
+    )
+    return is_of_thing and "from" in words[:that] and _NO_CLAUSE.isdisjoint(rest)
 
 
 def _beside_the_user(words: list[str]) -> int | None:
@@ -163,7 +174,8 @@ def _from_the_giver(tokens: list[Token], words: list[str]) -> list[Token]:
     start = taken
     while start and words[start - 1] in _HAVE | _WITHIN | _MODALS | _BE:
         start -= 1
-    if not start or not _is_someone(tokens, 0, start, named=True):
+    if not start or not _is_someone(tokens, 0, start, named=True) or (start > 1 and words[start - 1] in _AGAIN):
+        # "Bakes with a starter they got from her": what someone has is only told of.
         return tokens
     giver = tokens[came + 1 : end]
     if not _THE_USER.isdisjoint(words[:start]):

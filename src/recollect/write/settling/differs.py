@@ -240,7 +240,11 @@ def _come_apart(a: Reading, b: Reading) -> bool:
 def _swapped(a: Reading, b: Reading, pivot: str) -> bool:
     """Whether other things stand behind "before" or "from" in each, and the other has them elsewhere."""
     mine, theirs = a.follows[pivot], b.follows.get(pivot, set())
-    return mine.isdisjoint(theirs) and any(_has(b, part) for part in mine) and any(_has(a, part) for part in theirs)
+    if not mine.isdisjoint(theirs):
+        # "To see Anna, called Tom" and "to see Tom, called Anna".
+        named = {entry(name).verb for name in a.names & b.names}
+        mine, theirs = (mine - theirs) & named, (theirs - mine) & named
+    return any(_has(b, part) for part in mine) and any(_has(a, part) for part in theirs)
 
 
 def _has(reading: Reading, part: str) -> bool:

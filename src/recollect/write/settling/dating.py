@@ -71,7 +71,14 @@ def _is_caused(words: list[str], at: int) -> bool:
 
 def _is_noun(words: list[str], at: int) -> bool:
     """Whether a word without an ending is a noun, by the article before what is said of it: "a fair price"."""
-    return at > 1 and words[at - 2] in ("a", "an") and not words[at].endswith(("s", "ing"))
+    if words[at].endswith(("s", "ing")):
+        return False
+    for back in range(at - 2, max(-1, at - _REACH - 1), -1):
+        if words[back] in ("a", "an"):
+            return True
+        if not entry(words[back]).verb or entry(words[back]).past:
+            return False
+    return False
 
 
 def _goes_with_what_was(result: Reading, words: list[str], at: int) -> bool:

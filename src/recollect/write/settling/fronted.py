@@ -8,8 +8,8 @@ from recollect.write.settling.lexicon import entry
 
 _FRONTING = frozenset(
     "on in at for every each next last when if because before after since until during of as twice once with "
-    "without over throughout around between within while despite instead thanks due from to by besides unlike starting "
-    "near behind outside inside".split()
+    "without over throughout around between within while despite instead thanks due from to by besides unlike "
+    "starting near behind outside inside".split()
 )
 # Before a number these tell how many, not when: "over 50 guests came".
 _ABOUT = frozenset(["over", "around"])

@@ -128,6 +128,8 @@ def _of_late(tokens: list[Token], words: list[str]) -> list[Token]:
 def _during(tokens: list[Token], words: list[str]) -> list[Token]:
     """What is over a time told as during it: "over the summer"; "over 50" and "tea over coffee" stay."""
     at = words.index("over")
+    if words[at + 1 : at + 4] == ["the", "course", "of"]:
+        return [*tokens[:at], ("during", False, tokens[at][2]), *tokens[at + 4 :]]
     end = at + 1
     while end < len(words) and words[end] in _WHOSE:
         end += 1

@@ -23,6 +23,7 @@ _HAVING = frozenset(["have", "own"])
 _BEING = frozenset(["be", "have"])
 _TURNING = frozenset(["befor", "after", "until", "beneath", "behind", "outsid", "lose"])
 _CAN = frozenset(["can", "cannot"])
+_TO_COME = frozenset(["next", "tomorrow", "soon"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 
 
@@ -144,8 +145,9 @@ def _user_acts(reading: Reading) -> bool:
 def _mode(a: Reading, b: Reading) -> bool:
     apart = (a.marks ^ b.marks) - {PLEASE}
     if apart == {FUTURE} and EVERY not in a.marks and a.past == b.past:
-        # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself.
-        return not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
+        # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself, as "next week" does.
+        to_come = not a.times.isdisjoint(_TO_COME) and a.origins == b.origins
+        return not to_come and not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
     if apart == {"@may", "@maybe"} or (apart == {FUTURE} and "@maybe" in a.marks):
         # "May move" and "might move", "perhaps will move".
         return False

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from recollect.write.settling.lexicon import MUST, USER, WANT
+from recollect.write.settling.lexicon import MUST, USER, WANT, entry
 from recollect.write.settling.reading import Reading
+from recollect.write.settling.titles import untitled
 
+BUY, SELL = "buy", "sell"
 _AGO, _LATELY = "ago", "recently"
 PLAN, SEARCH, OWN, HAVE, BE = "@plan", "search", "own", "have", "be"
 # How what has been so for some time began, by what has been so since.
@@ -22,13 +24,17 @@ _OTHER_DUTIES = frozenset("must should ought need needs needed".split())
 
 def retold(a: Reading, b: Reading) -> tuple[Reading, Reading]:
     """The two with what is told another way round put as one."""
+    if a.names != b.names:
+        a, b = untitled(a, b), untitled(b, a)
     if a.times != b.times:
         a, b = _since(a, b), _since(b, a)
         a, b = _just(a, b), _just(b, a)
     if a.marks != b.marks:
         a, b = _planned(a, b), _planned(b, a)
         a, b = _had_to(a, b), _had_to(b, a)
-    return (a, b) if a.relation == b.relation else (_having(a, b), _having(b, a))
+    if a.relation != b.relation:
+        a, b = _having(a, b), _having(b, a)
+    return (a, b) if a.lead == b.lead else (_bought_there(a, b), _bought_there(b, a))
 
 
 def _since(reading: Reading, other: Reading) -> Reading:
@@ -96,6 +102,17 @@ def _had_to(reading: Reading, other: Reading) -> Reading:
         return reading
     past, present = reading.past - {BE} | {reading.duty}, reading.present - {reading.duty}
     return replace(reading, marks=reading.marks - {MUST}, past=past, present=present, duty="")
+
+
+def _bought_there(reading: Reading, other: Reading) -> Reading:
+    """What a shop sold to the user told as bought there, where the other tells it so."""
+    sold = SELL in reading.past - other.past and USER in reading.follows.get("to", ()) and reading.of_user
+    there = other.lead == USER and BUY in other.past and reading.lead in {entry(name).verb for name in other.placed}
+    if not sold or not there or BUY in reading.past:
+        return reading
+    words, past = reading.words - {SELL} | {BUY}, reading.past - {SELL} | {BUY}
+    follows = {pivot: those for pivot, those in reading.follows.items() if pivot != "to"}
+    return replace(reading, words=words, past=past, lead=USER, relation=BUY, follows=follows)
 
 
 def _having(reading: Reading, other: Reading) -> Reading:

@@ -145,7 +145,7 @@ def _user_acts(reading: Reading) -> bool:
 def _mode(a: Reading, b: Reading) -> bool:
     apart = (a.marks ^ b.marks) - {PLEASE}
     if apart == {FUTURE} and EVERY not in a.marks and a.past == b.past:
-        # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself, as "next week" does.
+        # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself, as "next week".
         to_come = not a.times.isdisjoint(_TO_COME) and a.origins == b.origins
         return not to_come and not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
     if apart == {"@may", "@maybe"} or (apart == {FUTURE} and "@maybe" in a.marks):

@@ -14,7 +14,7 @@ _TITLES = _FIRMS.union(_PARK)
 
 
 def untitled(reading: Reading, other: Reading) -> Reading:
-    """The reading without what only says that a name is one of a firm or a national park, where the other leaves it."""
+    """The reading without what only says that a name is one of a firm or a park, where the other leaves it out."""
     more = {name for name in reading.names if name not in other.order}
     if not more or not more <= _TITLES:
         return reading

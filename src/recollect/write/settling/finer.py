@@ -48,6 +48,8 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
         reading.deeds = _deeds(words)
     if "for" in words:
         _note_for(reading, words)
+    if "since" in words and not _HAS.isdisjoint(words[: words.index("since")]):
+        reading.lasting = True
 
 
 def _note_for(reading: Reading, words: list[str]) -> None:

@@ -18,6 +18,7 @@ _BEGAN = {"live": MOVE, "know": "meet", "own": "buy"}
 _GOT = frozenset(["got", "gotten"])
 _BECAME = frozenset(["became", "become", "got"])
 _START = "start"
+_IN = frozenset(["in", "on", "at"])
 _ARRANGING = frozenset(["organiz", "arrang"])
 _OTHER_DUTIES = frozenset("must should ought need needs needed".split())
 
@@ -26,8 +27,9 @@ def retold(a: Reading, b: Reading) -> tuple[Reading, Reading]:
     """The two with what is told another way round put as one."""
     if a.names != b.names:
         a, b = untitled(a, b), untitled(b, a)
-    if a.times != b.times:
+    if a.lasting != b.lasting:
         a, b = _since(a, b), _since(b, a)
+    if a.times != b.times:
         a, b = _just(a, b), _just(b, a)
     if a.marks != b.marks:
         a, b = _planned(a, b), _planned(b, a)
@@ -38,8 +40,9 @@ def retold(a: Reading, b: Reading) -> tuple[Reading, Reading]:
 
 
 def _since(reading: Reading, other: Reading) -> Reading:
-    """What began some time ago told as what has been so since, where the other tells it so."""
-    if _AGO not in reading.times or not other.lasting or reading.times - other.times != {_AGO}:
+    """What began some time ago, or then, told as what has been so since, where the other tells it so."""
+    told = {_AGO} if "since" not in other.order else set()
+    if not other.lasting or reading.times - other.times != told or (not told and _IN.isdisjoint(reading.order)):
         return reading
     begun, state = _beginning(reading, other)
     if not state:

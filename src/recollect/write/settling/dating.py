@@ -10,6 +10,8 @@ _HAVE = frozenset("has have had having".split())
 # What may stand between "has" and what was done: "has so far finished".
 _BETWEEN = frozenset("so far since recently lately just already now also only ever never not always finally".split())
 _REACH = 4
+# What was done looks here as what is done: "has become", "has read".
+_UNCHANGED = small.OF_BOTH_TIMES | {"become", "come", "run", "overcome"}
 # Who has or gets something done need not have it done yet: "is getting the roof fixed".
 _CAUSING = frozenset("get gets getting have has having".split())
 _OBJECTS = frozenset("a an the my our his her their its user's your some 's".split())
@@ -31,7 +33,10 @@ def date_verb(result: Reading, words: list[str], at: int, *, known: Entry, last:
         if word.endswith("ing") and last in small.LIKING:
             result.doing.add(known.verb)
         timeless = word.endswith(small.NOUN_ENDS) or before in small.BEFORE_NOUNS or _is_noun(words, at)
-        if not timeless and not _goes_with_what_was(result, words, at):
+        if before in small.FINISHED and word.endswith("ing"):
+            # "Finished painting" is painted.
+            result.past.add(known.verb)
+        elif not timeless and not _goes_with_what_was(result, words, at):
             result.present.add(known.verb)
     elif entry(before).is_ == "be":
         # "Is married" goes on, "was married" does not.
@@ -98,7 +103,8 @@ def take_being(result: Reading, words: list[str], at: int, *, known: Entry) -> N
     if known.is_ == "have" and after[ahead] in small.STATES:
         # "Has lived here for years" goes on.
         result.present.add("be")
-    if known.is_ == "be" or not entry(after[ahead + been]).past:
+    done = entry(after[ahead + been]).past or (known.is_ == "have" and after[ahead + been] in _UNCHANGED)
+    if known.is_ == "be" or not done:
         result.present.add("be" if been else known.is_)
 
 

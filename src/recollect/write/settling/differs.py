@@ -23,6 +23,7 @@ _HAVING = frozenset(["have", "own"])
 _BEING = frozenset(["be", "have"])
 _TURNING = frozenset(["befor", "after", "until", "beneath", "behind", "outsid", "lose"])
 _CAN = frozenset(["can", "cannot"])
+_SWAP = "replac"
 _TO_COME = frozenset(["next", "tomorrow", "soon"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 
@@ -221,11 +222,33 @@ def _direction(a: Reading, b: Reading) -> bool:
     if ((a.words ^ b.words) - _TURNING) & (a.follows.get("from", set()) | b.follows.get("from", set())):
         # "The train", "the train from work".
         return True
+    if a.beside and b.beside and _beside_others(a, b):
+        return True
     if a.sides == b.sides:
         return False
     opposite = lexicon().opposite
     mine, theirs = a.sides - b.sides, b.sides - a.sides
-    return any(opposite[side] & theirs for side in mine)
+    return any(opposite[side] & theirs - _elsewhere(a, b, side) for side in mine)
+
+
+def _beside_others(a: Reading, b: Reading) -> bool:
+    """Whether what stands behind "with" here stands behind "for" there, or two were replaced by each other."""
+    mine, for_mine = a.beside.get("with", set()), a.beside.get("for", set())
+    theirs, for_theirs = b.beside.get("with", set()), b.beside.get("for", set())
+    if _SWAP in a.words & b.words:
+        mine, theirs = mine | for_mine, theirs | for_theirs
+        return (
+            mine.isdisjoint(theirs) and any(_has(b, part) for part in mine) and any(_has(a, part) for part in theirs)
+        )
+    # "Cooks for Tom with Anna" and "cooks for Anna with Tom".
+    return bool((mine & for_theirs) - (for_mine | theirs) or (theirs & for_mine) - (for_theirs | mine))
+
+
+def _elsewhere(a: Reading, b: Reading, side: str) -> set[str]:
+    """What is no opposite of "with" or "for" here, as it stands before something else, or in "replace with"."""
+    other = {"with": "for", "for": "with"}.get(side, "")
+    apart = a.beside.get(side, set()).isdisjoint(b.beside.get(other, ()))
+    return {other} if apart or _SWAP in a.words & b.words else set()
 
 
 def _opposed(extra: set[str], shared: set[str]) -> bool:

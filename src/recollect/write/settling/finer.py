@@ -15,6 +15,7 @@ _INTO = frozenset(["into", "onto"])
 _BETWEEN = frozenset(["and", "but", "while", "whereas"])
 _HAS = frozenset(["has", "have"])
 _ABOUT = frozenset("about around roughly approximately".split())
+_BESIDE = frozenset(["with", "for"])
 _LOOKING = frozenset(["looking", "searching"])
 # What is already there is looked for because it is lost: "his keys".
 _CERTAIN = frozenset("the my his her their its our user's this that these those it him them".split())
@@ -44,12 +45,23 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             _note_ways(reading, words, at)
         if before in INSTEAD:
             _note_instead(reading, words, at)
+        if word in _BESIDE:
+            _note_beside(reading, words, at)
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
     if "for" in words:
         _note_for(reading, words)
     if "since" in words and not _HAS.isdisjoint(words[: words.index("since")]):
         reading.lasting = True
+
+
+def _note_beside(reading: Reading, words: list[str], at: int) -> None:
+    """Note what stands behind "with" or "for": cooking with someone is not cooking for them."""
+    told = [entry(word) for word in words[at + 1 : at + 6]]
+    found = [each.parts for each in told if each.parts and not each.number and each.parts[0][0] != MARK]
+    # "For a two-bedroom flat" is for a flat.
+    counted = any(each.number for each in told[:2]) and len(found) > 1
+    reading.beside.setdefault(words[at], set()).update(found[counted] if found else ())
 
 
 def _note_for(reading: Reading, words: list[str]) -> None:

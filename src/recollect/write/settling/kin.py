@@ -212,6 +212,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         deeds={actor: names(done) for actor, done in reading.deeds.items()},
         owners={name(word): name(owner) for word, owner in reading.owners.items()},
         follows={pivot: names(words) for pivot, words in reading.follows.items()},
+        beside={pivot: names(words) for pivot, words in reading.beside.items()},
         opening=name(reading.opening),
         lead=name(reading.lead),
         relation=name(reading.relation),

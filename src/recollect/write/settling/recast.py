@@ -25,6 +25,8 @@ _NOBODY = frozenset(
 _LASTING = frozenset("employed born based located made followed".split())
 _COMING = _BE | {"come", "comes", "came", "since"}
 _THE_USER = frozenset(["user", "i", "user's"])
+_BORROWS = {"borrow": "lend", "borrows": "lends", "borrowed": "lent"}
+_USERS = frozenset(["user's", "my", "their"])
 _AGAIN = frozenset(["they", "he", "she"])
 _VAGUE = frozenset(["something", "what"])
 _HIM = {"him": "user", "me": "user", "her": "user", "them": "user", "his": "user's", "their": "user's"}
@@ -56,6 +58,8 @@ def recast(tokens: list[Token]) -> list[Token]:
         words = [token[0] for token in tokens]
     if "borrow" in words:
         tokens, words = _lent(tokens, words)
+    if not _BORROWS.keys().isdisjoint(words):
+        tokens, words = _from_the_lender(tokens, words)
     if "married" in words:
         return _of_the_spouse(tokens, words)
     if "by" in words:
@@ -109,6 +113,24 @@ def _lent(tokens: list[Token], words: list[str]) -> tuple[list[Token], list[str]
     return tokens, [token[0] for token in tokens]
 
 
+def _from_the_lender(tokens: list[Token], words: list[str]) -> tuple[list[Token], list[str]]:
+    """The same told of whose a thing is: "Ann borrowed Tom's car" is "Tom lent a car to Ann"."""
+    at = next(at for at, word in enumerate(words) if word in _BORROWS)
+    verb: Token = (_BORROWS[words[at]], False, False)
+    end = _end_of_name(words, at + 1)
+    if not at or "from" in words or words[at - 1] in _MODALS or end < at + 3:
+        return tokens, words
+    by_user = words[0] in ("user", "i") or words[:2] == ["the", "user"]
+    if words[at + 1] in _USERS and not by_user:
+        lender, thing = [("user", False, True)], tokens[at + 2 : end]
+    elif words[at + 2] == "'s" and end > at + 3:
+        lender, thing = tokens[at + 1 : at + 2], tokens[at + 3 : end]
+    else:
+        return tokens, words
+    told = [*lender, verb, *thing, ("to", False, False), *_moved(tokens[:at]), *tokens[end:]]
+    return told, [token[0] for token in told]
+
+
 def _of_the_spouse(tokens: list[Token], words: list[str]) -> list[Token]:
     """The same told of the spouse: "I am married to a nurse" is "my spouse is a nurse"."""
     wed = words.index("married")
@@ -137,7 +159,7 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
     kept = [tokens[at] for at in range(start, done) if words[at] in _MODALS or words[at] in _WITHIN]
     verb = tokens[done] if not _OVER.isdisjoint(helpers) else (_present(words[done]), False, False)
     who = tokens[by + 1 : end]
-    if not _THE_USER.isdisjoint(words[:start]):
+    if not _THE_USER.isdisjoint(words[:by]):
         who = _the_users(who)
     return [*who, *kept, verb, *_moved(tokens[:start]), *tokens[done + 1 : by], *tokens[end:]]
 

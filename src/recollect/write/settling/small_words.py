@@ -25,7 +25,7 @@ SUFFERING = frozenset(["being", "been", "be", "get", "gets", "getting", "got"])
 SINCE = frozenset(["for", "since"])
 # Verbs of which one form is of the present and of the past.
 OF_BOTH_TIMES = frozenset(
-    "hurt cut put set hit shut split spread got cost bet burst cast let read beat bid upset shed".split()
+    "hurt cut put set hit shut split spread got cost bet burst cast let read beat bid upset shed knit".split()
 )
 STATES = frozenset("lasted lived worked stayed known owned held".split())
 # "In the mornings" is every morning.
@@ -48,3 +48,4 @@ PREFERS = frozenset("prefer prefers preferred".split())
 INSTEAD = frozenset(["instead", "rather"])
 CLOCK = frozenset(["am", "pm", "o'clock"])
 PREPOSITIONS = frozenset("of in on at to from for by with about into like and or".split())
+FINISHED = frozenset(["finished", "completed"])

@@ -134,7 +134,7 @@ class Walk:
     def _date(self, parts: tuple[str, ...], verb: Entry) -> None:
         """Note whether what several words say is over, "gave up", or is so, "works from home"."""
         if weighs(parts) and self._peek(0) not in small.OF_BOTH_TIMES and not is_perfect(self._words, self._at):
-            over = verb.past or verb.was or self._peek(0) in lexicon().past
+            over = verb.past or verb.was or self._peek(0) in lexicon().past or self._peek(-1) in small.FINISHED
             (self._result.past if over else self._result.present).add(parts[0])
 
     def _number(self, word: str) -> None:

@@ -116,7 +116,7 @@ class Walk:
                     self._at += 1 + len(rest)
                     return True
         if known.each and entry(self._peek(1)).unit:
-            if token[0] not in ("a", "an") or self._peek(-1) not in small.LASTING:
+            if token[0] not in ("a", "an") or (self._peek(-1) not in small.LASTING and self._is_rate()):
                 self._result.marks.add(EVERY)
             self._at += 1
             return True
@@ -124,6 +124,11 @@ class Walk:
             self._number(token[0])
             return True
         return known.time != "" and self._time(known, token)
+
+    def _is_rate(self) -> bool:
+        """Whether "a day" tells how often or how much, not how long: "two cups a day", "waited a day"."""
+        before = self._words[: self._at]
+        return bool(self._result.numbers) or not small.MUCH.isdisjoint(before)
 
     def _light_verb(self, verb: Entry) -> None:
         if verb.past and self._peek(-1) not in small.AUXILIARY:

@@ -76,7 +76,7 @@ def _is_caused(words: list[str], at: int) -> bool:
 
 def _is_noun(words: list[str], at: int) -> bool:
     """Whether a word without an ending is a noun, by the article before what is said of it: "a fair price"."""
-    if words[at].endswith(("s", "ing")):
+    if at < 2 or words[at].endswith(("s", "ing")):
         return False
     for back in range(at - 2, max(-1, at - _REACH - 1), -1):
         if words[back] in ("a", "an"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from recollect.write.settling.lexicon import MARK, PERSON, USER, entry
-from recollect.write.settling.quantity import number_in, spelt_number
+from recollect.write.settling.linked import note_links
 from recollect.write.settling.reading import Reading
-from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, INSTEAD, MONEY, MY, PIVOTS
+from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, MONEY, MY, PIVOTS
 from recollect.write.settling.tokens import Token
 
 SOME, THEY = "@some", PERSON + "they"
@@ -13,12 +13,6 @@ _MUCH = frozenset(["@most", SOME, "@rare"])
 _LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
 _INTO = frozenset(["into", "onto"])
 _BETWEEN = frozenset(["and", "but", "while", "whereas"])
-_HAS = frozenset(["has", "have"])
-_ABOUT = frozenset("about around roughly approximately".split())
-_BESIDE = frozenset(["with", "for"])
-_LOOKING = frozenset(["looking", "searching"])
-# What is already there is looked for because it is lost: "his keys".
-_CERTAIN = frozenset("the my his her their its our user's this that these those it him them".split())
 _WHOSE = MY | {"user's", "'s"}
 _BEFORE_ACTORS = _WHOSE | {"the"}
 
@@ -43,40 +37,9 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             _note_owner(reading, words, at)
         if word in _INTO:
             _note_ways(reading, words, at)
-        if before in INSTEAD:
-            _note_instead(reading, words, at)
-        if word in _BESIDE:
-            _note_beside(reading, words, at)
     if not _BETWEEN.isdisjoint(words):
         reading.deeds = _deeds(words)
-    if "for" in words:
-        _note_for(reading, words)
-    if "since" in words and not _HAS.isdisjoint(words[: words.index("since")]):
-        reading.lasting = True
-
-
-def _note_beside(reading: Reading, words: list[str], at: int) -> None:
-    """Note what stands behind "with" or "for": cooking with someone is not cooking for them."""
-    told = [entry(word) for word in words[at + 1 : at + 6]]
-    found = [each.parts for each in told if each.parts and not each.number and each.parts[0][0] != MARK]
-    # "For a two-bedroom flat" is for a flat.
-    counted = any(each.number for each in told[:2]) and len(found) > 1
-    reading.beside.setdefault(words[at], set()).update(found[counted] if found else ())
-
-
-def _note_for(reading: Reading, words: list[str]) -> None:
-    """Note whether something has been so for a time that is told, or is looked for: "has had it for a week"."""
-    for at, word in enumerate(words):
-        if word == "for":
-            before, ahead = (
-                words[at - 1] if at else "",
-                [each for each in words[at + 1 : at + 6] if each not in _ABOUT],
-            )
-            counts = bool(ahead) and (entry(ahead[0]).number or ahead[0] in ("a", "an", "one"))
-            span = any(entry(each).time or entry(each).unit for each in ahead[1:4])
-            reading.lasting |= counts and span and not _HAS.isdisjoint(words[:at])
-            token = ahead[0] if ahead else ""
-            reading.seeks |= before in _LOOKING and token not in _CERTAIN and token not in reading.names
+    note_links(words, reading)
 
 
 def _note_time(reading: Reading, words: list[str], at: int) -> None:
@@ -122,16 +85,6 @@ def _note_owner(reading: Reading, words: list[str], at: int) -> None:
     owner = (entry(words[at - 2]).parts[:1] if whose == "'s" and at > 1 else ()) or (USER,)
     if second and entry(words[at]).verb:
         reading.owners.setdefault(second, owner[0])
-
-
-def _note_instead(reading: Reading, words: list[str], at: int) -> None:
-    """Note the number or time that is no longer so: "at seven instead of eight"."""
-    told = [*words[at + 1 : at + 3], "", ""]
-    if told[0][:1].isdigit():
-        found = number_in(told[0], told[1])
-        reading.follows.setdefault("instead", set()).update((found.time,) if found.time else found.numbers)
-    elif entry(told[0]).number:
-        reading.follows.setdefault("instead", set()).add(spelt_number(words[at + 1 : at + 9])[0])
 
 
 def _deeds(words: list[str]) -> dict[str, set[str]]:

@@ -34,11 +34,12 @@ _REACH = 4
 
 def plainer(tokens: list[Token]) -> list[Token]:
     """The words of a statement without what only frames them."""
-    cues = {token[0] for token in tokens} & _MENDS.keys()
-    for cue in sorted(cues):
-        words = [token[0] for token in tokens]
-        if cue in words:
-            tokens = _MENDS[cue](tokens, words)
+    words = [token[0] for token in tokens]
+    if _CUES.isdisjoint(words):
+        return tokens
+    for cue in sorted(_CUES.intersection(words)):
+        if cue in words and (mended := _MENDS[cue](tokens, words)) is not tokens:
+            tokens, words = mended, [token[0] for token in mended]
     return tokens
 
 
@@ -192,3 +193,4 @@ _MENDS: Mapping[str, Callable[[list[Token], list[str]], list[Token]]] = {
     "instead": _unlike_before,
     "together": _with_someone,
 }
+_CUES = frozenset(_MENDS)

@@ -77,7 +77,7 @@ SAME = {
         User had to replace the boiler in 2021.|The user replaced the boiler in 2021.
     """,
     "what is only reported": """
-        User found out that their grandfather was a baker.|The user's grandfather was a baker.
+        User found out that their house was a bakery.|The user's house was a bakery.
         User noticed that their bike has a flat tyre.|The user's bike has a flat tyre.
         User recently discovered that they are allergic to wasps.|User is allergic to wasps.
     """,
@@ -152,6 +152,7 @@ APART = {
     """,
     "other words for it": """
         User took part in the race|User watched the race
+        User gave a presentation on bees|User attended a presentation on bees
         User wants to bring down their weight|User wants to bring up their weight
         User keeps cats apart from dogs|User keeps cats together with dogs
         User eats everything apart from fish|User eats everything with fish
@@ -163,6 +164,7 @@ APART = {
         User had to sell the boat|User did not sell the boat
     """,
     "what is only reported": """
+        User learned that their boss quit|User's boss learned that they quit
         User noticed that Anna left|Anna noticed that the user left
         User discovered that their car is sold|User discovered that their car is not sold
         User hopes that their car is sold|The user's car is sold

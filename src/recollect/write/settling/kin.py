@@ -179,6 +179,9 @@ def _idle(reading: Reading, other: Reading) -> set[str]:
         idle = idle - _NOT_HAVING
     # "From work" says more than "work".
     idle = idle - reading.follows.get("from", set())
+    if "present" in reading.words & other.words:
+        # Who attends a presentation does not give it.
+        idle = idle - {"attend"}
     told_from_whom = reading.origins and reading.origins == other.origins
     return idle if told_from_whom or not (reading.people or reading.names) else idle - _HANDING
 

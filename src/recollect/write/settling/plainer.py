@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from recollect.write.settling.lexicon import PERSON, entry, lexicon
+from recollect.write.settling.lexicon import PERSON, USER, entry, lexicon
 from recollect.write.settling.small_words import CLOCK
 from recollect.write.settling.tokens import Token
 
-# Who comes to know something, or tells it, need not be told of: "discovered that the car is sold".
-_REPORTED = frozenset(
-    "discovered learned learnt realized realised noticed mentioned said stated noted reported explained".split()
-)
-_AROUND_REPORTS = frozenset("has have recently just also".split())
+# Who comes to know something need not be told of: "discovered that the car is sold".
+_LEARNED = frozenset("discovered learned learnt realized realised noticed".split())
+_BEFORE_LEARNED = frozenset("has have recently just also".split())
 _THEY, _THEIR = frozenset(["they", "he", "she"]), frozenset(["their", "his", "her"])
 # Some go somewhere to do it, and did it: "went to see a play".
 _DONE_THERE = {"see": "saw", "watch": "watched", "visit": "visited", "meet": "met", "buy": "bought", "hear": "heard"}
@@ -46,12 +44,18 @@ def plainer(tokens: list[Token]) -> list[Token]:
 def _unreported(tokens: list[Token], words: list[str]) -> list[Token]:
     """What is told without who came to know it: "the user discovered that it is sold" is "it is sold"."""
     that = words.index("that")
-    head = [word for word in words[:that] if word not in _AROUND_REPORTS and word != "the"]
+    head = [word for word in words[:that] if word not in _BEFORE_LEARNED and word != "the"]
     found = head in (["user", "found", "out"], ["i", "found", "out"])
-    if not found and (len(head) != 2 or head[0] not in ("user", "i") or head[1] not in _REPORTED):
+    if not found and (len(head) != 2 or head[0] not in ("user", "i") or head[1] not in _LEARNED):
         return tokens
-    told = _of_the_user(tokens[that + 1 :])
+    told = _of_the_user(tokens[that + 1 :]) if not any(_may_be_someone(token) for token in tokens[that + 1 :]) else []
     return [(told[0][0], told[0][1], True), *told[1:]] if told else tokens
+
+
+def _may_be_someone(token: Token) -> bool:
+    """Whether a word may tell of another, who could be the one who came to know."""
+    parts = entry(token[0]).parts
+    return token[1] or bool(parts and parts[0][0] == PERSON and parts[0] != USER and token[0] not in _THEY | _THEIR)
 
 
 def _of_the_user(tokens: list[Token]) -> list[Token]:

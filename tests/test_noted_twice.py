@@ -144,6 +144,12 @@ APART = {
         User cooks for Tom with Anna|User cooks for Anna with Tom
         User replaced the lamp with a candle|User replaced the candle with a lamp
     """,
+    "who has it in the end": """
+        User got a bike for $100|User sold a bike for $100
+        User got a drill last week|User lent a drill last week
+        User got a package on Monday|User sent a package on Monday
+        User's rent is $180, up from $120|User's rent is €180, up from $120
+    """,
     "what is looked for": """
         User is looking for her cat|User wants her cat
         User is looking for a bike|User wants to sell a bike

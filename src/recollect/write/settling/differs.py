@@ -23,6 +23,9 @@ _HAVING = frozenset(["have", "own"])
 _BEING = frozenset(["be", "have"])
 _TURNING = frozenset(["befor", "after", "until", "beneath", "behind", "outsid", "lose"])
 _CAN = frozenset(["can", "cannot"])
+_GETTING = frozenset("get gets got getting".split())
+_PARTING = frozenset("sell give return lend donat send discard throw lose".split())
+_MONEY = frozenset("dollar euro pound yen rupe franc".split())
 _SWAP = "replac"
 _TO_COME = frozenset(["next", "tomorrow", "soon"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
@@ -58,6 +61,10 @@ def _value(a: Reading, b: Reading) -> str:
         return NUMBER
     if a.times != b.times:
         return TIME
+    mine, theirs = a.words & _MONEY, b.words & _MONEY
+    if mine != theirs and mine and theirs:
+        # "€180, up from $120" and "$180, up from $120".
+        return NUMBER
     if not all(_met(name, b) for name in a.names) or not all(_met(name, a) for name in b.names):
         return NAME
     return ""
@@ -224,11 +231,19 @@ def _direction(a: Reading, b: Reading) -> bool:
         return True
     if a.beside and b.beside and _beside_others(a, b):
         return True
+    if a.relation != b.relation and (_parts_with(a, b) or _parts_with(b, a)):
+        return True
     if a.sides == b.sides:
         return False
     opposite = lexicon().opposite
     mine, theirs = a.sides - b.sides, b.sides - a.sides
     return any(opposite[side] & theirs - _elsewhere(a, b, side) for side in mine)
+
+
+def _parts_with(a: Reading, b: Reading) -> bool:
+    """Whether the user parts with what was got in the other: "sold a bike", "got a bike"."""
+    parts = a.relation in _PARTING and a.relation not in b.words
+    return parts and a.lead == b.lead == USER and not _GETTING.isdisjoint(b.order)
 
 
 def _beside_others(a: Reading, b: Reading) -> bool:

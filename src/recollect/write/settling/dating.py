@@ -26,6 +26,8 @@ def date_verb(result: Reading, words: list[str], at: int, *, known: Entry, last:
     word, before = words[at], words[at - 1] if at else ""
     # A firm located in Oslo is there still, but "the user made" tells of what is done.
     timeless = word in small.TIMELESS and not (word == "made" and entry(before).parts[:1] == (USER,))
+    # "A used car" tells of no time.
+    timeless = timeless or (word == "used" and before in small.BEFORE_NOUNS)
     if word in small.OF_BOTH_TIMES or (known.past and (WANT in result.marks or timeless)):
         # "Wants it done" is not done.
         return

@@ -59,6 +59,11 @@ SAME = {
         User lent their snow chains to their neighbor.|The user's neighbor borrowed their snow chains.
         User bought a floor lamp at Habitat.|The user purchased a floor lamp from Habitat.
     """,
+    "who comes along": """
+        User went to a rugby match in Cork with their dad.|The user and their dad attended a rugby match in Cork.
+        User hiked in Nepal with their wife in 2018.|In 2018 the user and their wife hiked in Nepal.
+        User enjoys watching soaps with their roommate.|User and their roommate enjoy watching soaps together.
+    """,
     "what is looked for is wanted": """
         User is looking for a second-hand kayak.|The user wants a used kayak.
         User is looking for quick lunches that can be frozen.|The user wants quick lunches that can be frozen.
@@ -143,6 +148,16 @@ APART = {
         User and Anna cook together|User cooks for Anna
         User cooks for Tom with Anna|User cooks for Anna with Tom
         User replaced the lamp with a candle|User replaced the candle with a lamp
+    """,
+    "who comes along": """
+        User and Leo visited Kyoto|User visited Leo in Kyoto
+        User and Leo visited Kyoto|Leo visited Kyoto
+        User and their dad saw a play|User's dad saw a play
+    """,
+    "when it was used": """
+        User used Trello|User uses Trello
+        User used a cane in May|User uses a cane in May
+        User owed Tom 50 euros|User owes Tom 50 euros
     """,
     "who has it in the end": """
         User got a bike for $100|User sold a bike for $100

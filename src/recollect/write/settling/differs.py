@@ -25,6 +25,7 @@ _TURNING = frozenset(["befor", "after", "until", "beneath", "behind", "outsid", 
 _CAN = frozenset(["can", "cannot"])
 _GETTING = frozenset("get gets got getting".split())
 _PARTING = frozenset("sell give return lend donat send discard throw lose".split())
+_DONE_TO_SOMEONE = frozenset("visit see watch drive host teach invit".split())
 _MONEY = frozenset("dollar euro pound yen rupe franc".split())
 _SWAP = "replac"
 _TO_COME = frozenset(["next", "tomorrow", "soon"])
@@ -231,7 +232,7 @@ def _direction(a: Reading, b: Reading) -> bool:
         return True
     if a.beside and b.beside and _beside_others(a, b):
         return True
-    if a.relation != b.relation and (_parts_with(a, b) or _parts_with(b, a)):
+    if _parts_with(a, b) or _parts_with(b, a) or _is_met(a, b) or _is_met(b, a):
         return True
     if a.sides == b.sides:
         return False
@@ -242,8 +243,16 @@ def _direction(a: Reading, b: Reading) -> bool:
 
 def _parts_with(a: Reading, b: Reading) -> bool:
     """Whether the user parts with what was got in the other: "sold a bike", "got a bike"."""
-    parts = a.relation in _PARTING and a.relation not in b.words
+    parts = a.relation in _PARTING and a.relation != b.relation and a.relation not in b.words
     return parts and a.lead == b.lead == USER and not _GETTING.isdisjoint(b.order)
+
+
+def _is_met(a: Reading, b: Reading) -> bool:
+    """Whether someone comes along here to whom it is done there: "visits Oslo with Leo", "visits Leo"."""
+    if "with" not in a.beside or "with" in b.beside or a.relation != b.relation or b.relation not in _DONE_TO_SOMEONE:
+        return False
+    at = b.order.get(b.relation, -1) + 1
+    return any(b.order.get(who, -1) == at for who in a.beside["with"])
 
 
 def _beside_others(a: Reading, b: Reading) -> bool:

@@ -28,6 +28,13 @@ _KEEPING = frozenset("keep keeps kept keeping set sets setting".split())
 _PERFECT = frozenset(["has", "have"])
 _LATELY = frozenset(["recently", "lately"])
 _REACH = 4
+_HELPERS = frozenset("are were have had will would plan want went go".split())
+_SPLITS = frozenset(["and", "or", "but", "who", "that", "which"])
+# What is done in company where it is said of two: "the user and a friend hiked".
+_JOINT = frozenset(
+    "visit attend see watch vacat reschedul eat cook hike walk play enrol enroll drive fli stay celebr bake swim run "
+    "sing danc camp ski fish plant paint build host share rent exercis dine".split()
+)
 
 
 def plainer(tokens: list[Token]) -> list[Token]:
@@ -169,17 +176,24 @@ def _unlike_before(tokens: list[Token], words: list[str]) -> list[Token]:
 
 def _with_someone(tokens: list[Token], words: list[str]) -> list[Token]:
     """What two do told of the user: "the user and a friend cook together" is "the user cooks with a friend"."""
-    at = words.index("together")
-    joined = [each for each in (1, 2) if words[each - 1 : each + 1] == ["user", "and"]]
-    if not joined or at < joined[0] + 3:
+    joined = next((each for each in (1, 2) if words[each - 1 : each + 1] == ["user", "and"]), 0)
+    if not joined:
         return tokens
-    start = joined[0] + 1
-    who = [each for each in range(start, min(start + 3, at)) if entry(words[each]).parts[:1]]
-    if not who or (entry(words[who[0]]).parts[0][0] != PERSON and not tokens[who[0]][1]):
+    start = joined + 1
+    end = next((at for at in range(start + 1, min(start + _REACH + 1, len(words))) if _acts(words[at])), 0)
+    someone = any(_may_be_someone(token) for token in tokens[start:end])
+    if not end or not someone or not _SPLITS.isdisjoint(words[start:end]):
         return tokens
-    end = who[0] + 1
-    with_: Token = ("with", False, False)
-    return [*tokens[: start - 1], *tokens[end:at], with_, *tokens[start:end], *tokens[at + 1 :]]
+    if "together" not in words and not any(entry(word).verb in _JOINT for word in words[end : end + 3]):
+        # Two who like tea need not like it with each other.
+        return tokens
+    rest = [token for token in tokens[end:] if token[0] != "together"]
+    return [*tokens[:joined], *rest, ("with", False, False), *tokens[start:end]]
+
+
+def _acts(word: str) -> bool:
+    """Whether a word tells what two do: a verb of what is done jointly, or what goes before one."""
+    return word in _HELPERS or entry(word).verb in _JOINT or bool(entry(word).past)
 
 
 _MENDS: Mapping[str, Callable[[list[Token], list[str]], list[Token]]] = {
@@ -195,6 +209,6 @@ _MENDS: Mapping[str, Callable[[list[Token], list[str]], list[Token]]] = {
     "over": _during,
     "apart": _apart,
     "instead": _unlike_before,
-    "together": _with_someone,
+    "and": _with_someone,
 }
 _CUES = frozenset(_MENDS)

@@ -29,6 +29,7 @@ SAME = {
     "what has been so since a date began then": """
         User has worked at the mill since 2015.|The user started working at the mill in 2015.
         User has known Ingrid since college.|The user met Ingrid in college.
+        User has been a member of the choir since 2020.|The user joined the choir in 2020.
         User has had a parrot since March.|The user got a parrot in March.
     """,
     "what someone has done": """
@@ -39,6 +40,7 @@ SAME = {
     "what goes with what was done": """
         User cycled along the Inn in June, covering 90 km.|In June the user cycled along the Inn and covered 90 km.
         User went to see the opera Carmen with their parents.|The user saw the opera Carmen with their parents.
+        User used 900 points to book a hotel in Bath.|The user booked a hotel in Bath with 900 points.
         User finished painting the shed in May.|The user painted the shed in May.
         It took the user three days to assemble the bunk bed.|The user assembled the bunk bed in three days.
     """,
@@ -116,6 +118,7 @@ APART = {
         User has worked at the mill since 2015|User stopped working at the mill in 2015
         User has worked at the mill since 2015|User worked at the mill in 2015
         User has had a cat since March|User lost a cat in March
+        User has been a member of the choir since 2020|User left the choir in 2020
     """,
     "what someone has done": """
         User is getting their roof fixed|User got their roof fixed
@@ -128,6 +131,7 @@ APART = {
         User finished painting the fence in May|User started painting the fence in May
         User went to see a doctor on Monday|User will see a doctor on Monday
         It took the user three days to paint the fence|User painted the fence three days ago
+        User used 900 points to book a hotel in Bath|User books hotels in Bath with 900 points
         User saves money to make a down payment|User made a down payment
     """,
     "units": """

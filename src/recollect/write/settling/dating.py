@@ -35,8 +35,8 @@ def date_verb(result: Reading, words: list[str], at: int, *, known: Entry, last:
         if word.endswith("ing") and last in small.LIKING:
             result.doing.add(known.verb)
         timeless = word.endswith(small.NOUN_ENDS) or before in small.BEFORE_NOUNS or _is_noun(words, at)
-        if before in small.FINISHED and word.endswith("ing"):
-            # "Finished painting" is painted.
+        if (before in small.FINISHED and word.endswith("ing")) or (before == "to" and result.past == {"use"}):
+            # "Finished painting" is painted, and "used a knife to cut it" is cut.
             result.past.add(known.verb)
         elif not timeless and not _goes_with_what_was(result, words, at):
             result.present.add(known.verb)

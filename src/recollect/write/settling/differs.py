@@ -244,7 +244,8 @@ def _direction(a: Reading, b: Reading) -> bool:
 def _parts_with(a: Reading, b: Reading) -> bool:
     """Whether the user parts with what was got in the other: "sold a bike", "got a bike"."""
     parts = a.relation in _PARTING and a.relation != b.relation and a.relation not in b.words
-    return parts and a.lead == b.lead == USER and not _GETTING.isdisjoint(b.order)
+    # Who got 50 euros for it has sold it.
+    return parts and a.lead == b.lead == USER and b.relation not in _MONEY and not _GETTING.isdisjoint(b.order)
 
 
 def _is_met(a: Reading, b: Reading) -> bool:

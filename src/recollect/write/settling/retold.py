@@ -14,7 +14,7 @@ PLAN, SEARCH, OWN, HAVE, BE = "@plan", "search", "own", "have", "be"
 # How what has been so for some time began, by what has been so since.
 _BEGINNINGS = {"have": frozenset(["buy", "receiv", "acquir", "adopt", "obtain"])}
 MOVE = "reschedul"
-_BEGAN = {"live": MOVE, "know": "meet", "own": "buy"}
+_BEGAN = {"live": MOVE, "know": "meet", "own": "buy", "member": "join"}
 _GOT = frozenset(["got", "gotten"])
 _BECAME = frozenset(["became", "become", "got"])
 _START = "start"

@@ -211,7 +211,8 @@ class Walk:
                 result.idle.add(known.verb)
         else:
             self._take(parts, token)
-        if word in small.PIVOTS:
+        if word in small.PIVOTS and self._peek(1) not in small.PREPOSITIONS:
+            # "Which they listen to at home" leads to nothing.
             self._pivot = word
         if self._peek(1) == "'s":
             self._owner = parts[0] if parts else word

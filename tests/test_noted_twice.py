@@ -158,6 +158,11 @@ APART = {
         User and Leo visited Kyoto|Leo visited Kyoto
         User and their dad saw a play|User's dad saw a play
     """,
+    "what was done and what is": """
+        User has painted four fences|User paints four fences
+        User has read six plays|User reads six plays
+        User has finished the report|User finishes the report
+    """,
     "when it was used": """
         User used Trello|User uses Trello
         User used a cane in May|User uses a cane in May

@@ -30,6 +30,8 @@ def date_verb(result: Reading, words: list[str], at: int, *, known: Entry, last:
     timeless = timeless or (word == "used" and before in small.BEFORE_NOUNS)
     if word in small.OF_BOTH_TIMES or (known.past and (WANT in result.marks or timeless)):
         # "Wants it done" is not done.
+        if before in ("has", "have") and word in _UNCHANGED:
+            result.perfect.add(known.verb)
         return
     if not known.past:
         if word.endswith("ing") and last in small.LIKING:
@@ -55,6 +57,8 @@ def date_verb(result: Reading, words: list[str], at: int, *, known: Entry, last:
             result.present.add(known.past)
     elif not is_perfect(words, at):
         result.past.add(known.past)
+    elif before in _HAVE and before != "had":
+        result.perfect.add(known.past)
 
 
 def is_perfect(words: list[str], at: int) -> bool:

@@ -26,6 +26,7 @@ _CAN = frozenset(["can", "cannot"])
 _GETTING = frozenset("get gets got getting".split())
 _PARTING = frozenset("sell give return lend donat send discard throw lose".split())
 _DONE_TO_SOMEONE = frozenset("visit see watch drive host teach invit".split())
+_LASTING = frozenset("last live work stay know own hold rent".split())
 _MONEY = frozenset("dollar euro pound yen rupe franc".split())
 _SWAP = "replac"
 _TO_COME = frozenset(["next", "tomorrow", "soon"])
@@ -189,6 +190,9 @@ def _tense(a: Reading, b: Reading) -> bool:
 
 def _is_over(then: Reading, now: Reading) -> bool:
     """Whether something was so for the first that is so for the other."""
+    if (then.perfect - _LASTING) & (now.present - now.past - now.perfect) and then.lead == now.lead and not then.lasting:
+        # "Has painted four fences" and "paints four fences".
+        return True
     if then.past and now.past & _BEING and then.simple and now.simple:
         # "Broke down" and "had a breakdown".
         return False

@@ -207,6 +207,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         negated=[name(word) for word in reading.negated],
         past=names(reading.past),
         present=names(reading.present),
+        perfect=names(reading.perfect),
         undergone=names(reading.undergone),
         doing=names(reading.doing),
         clauses=[names(part) for part in reading.clauses],

@@ -23,6 +23,8 @@ class Reading:
     negated: list[str] = field(default_factory=list)
     past: set[str] = field(default_factory=set)
     present: set[str] = field(default_factory=set)
+    # What someone has done: "has painted".
+    perfect: set[str] = field(default_factory=set)
     sides: set[str] = field(default_factory=set)
     lesser: set[str] = field(default_factory=set)
     origins: set[str] = field(default_factory=set)

@@ -190,7 +190,11 @@ def _tense(a: Reading, b: Reading) -> bool:
 
 def _is_over(then: Reading, now: Reading) -> bool:
     """Whether something was so for the first that is so for the other."""
-    if (then.perfect - _LASTING) & (now.present - now.past - now.perfect) and then.lead == now.lead and not then.lasting:
+    if (
+        (then.perfect - _LASTING) & (now.present - now.past - now.perfect)
+        and then.lead == now.lead
+        and not then.lasting
+    ):
         # "Has painted four fences" and "paints four fences".
         return True
     if then.past and now.past & _BEING and then.simple and now.simple:

@@ -171,6 +171,7 @@ APART = {
     "who has it in the end": """
         User got a bike for $100|User sold a bike for $100
         User got a drill last week|User lent a drill last week
+        User got a Welsh oak table in May|User built a Welsh oak table in May
         User got a package on Monday|User sent a package on Monday
         User's rent is $180, up from $120|User's rent is €180, up from $120
     """,
@@ -179,6 +180,7 @@ APART = {
         User is looking for a bike|User wants to sell a bike
         User is looking for Anna|User wants Anna
         User is looking for a tent|User has a tent
+        User is looking for a quick lentil soup recipe for winter|User has a quick lentil soup recipe for winter
     """,
     "other words for it": """
         User took part in the race|User watched the race

@@ -6,6 +6,7 @@ from recollect.write.settling.kin import CONSUMING, aligned, never_kin, tells_of
 from recollect.write.settling.lexicon import EVERY, FUTURE, MUST, PERSON, PLEASE, USER, WANT, entry, lexicon
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
+from recollect.write.settling.retold import SEARCH
 from recollect.write.settling.roles import turned_about
 from recollect.write.settling.small_words import HABITUAL
 
@@ -24,7 +25,11 @@ _BEING = frozenset(["be", "have"])
 _TURNING = frozenset(["befor", "after", "until", "beneath", "behind", "outsid", "lose"])
 _CAN = frozenset(["can", "cannot"])
 _GETTING = frozenset("get gets got getting".split())
-_PARTING = frozenset("sell give return lend donat send discard throw lose".split())
+# How someone may get something; other deeds are others: "got a boat", "built a boat".
+_GAINING = frozenset(
+    "buy receiv adopt acquir obtain win earn inherit order collect pickup find choos catch book take score reach "
+    "experiens suffer develop hire join enrol bring land secur gain be have make visit start arriv graduat".split()
+)
 _DONE_TO_SOMEONE = frozenset("visit see watch drive host teach invit".split())
 _LASTING = frozenset("last live work stay know own hold rent".split())
 _MONEY = frozenset("dollar euro pound yen rupe franc".split())
@@ -158,6 +163,9 @@ def _mode(a: Reading, b: Reading) -> bool:
         # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself, as "next week".
         to_come = not a.times.isdisjoint(_TO_COME) and a.origins == b.origins
         return not to_come and not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
+    if a.seeks != b.seeks and SEARCH in a.words ^ b.words:
+        # Who looks for something has it not.
+        return True
     if apart == {"@may", "@maybe"} or (apart == {FUTURE} and "@maybe" in a.marks):
         # "May move" and "might move", "perhaps will move".
         return False
@@ -251,7 +259,7 @@ def _direction(a: Reading, b: Reading) -> bool:
 
 def _parts_with(a: Reading, b: Reading) -> bool:
     """Whether the user parts with what was got in the other: "sold a bike", "got a bike"."""
-    parts = a.relation in _PARTING and a.relation != b.relation and a.relation not in b.words
+    parts = a.relation in a.past - _GAINING and a.relation != b.relation and a.relation not in b.words
     # Who got 50 euros for it has sold it.
     return parts and a.lead == b.lead == USER and b.relation not in _MONEY and not _GETTING.isdisjoint(b.order)
 

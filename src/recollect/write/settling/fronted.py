@@ -19,6 +19,7 @@ _ADVERBS = frozenset(
     "someday sometimes usually normally typically generally often currently recently today tomorrow yesterday "
     "tonight lately nowadays eventually".split()
 )
+_OPENING = _FRONTING | _ADVERBS
 _OPINION = re.compile(r"[Ii]n my (?:opinion|view|eyes),? ")
 _SUBJECT = re.compile(r" (?:the user|user|user's|the user's|I|we|my)(?= )")
 # What may stand in a time that goes before: "on the 3rd of May", "every second Monday".
@@ -31,7 +32,7 @@ def turned(text: str) -> str:
     if opinion := _OPINION.match(text):
         return f"I think {text[opinion.end() :]}"
     opens = first.lower().strip(",")
-    if ". " in text or (opens not in _FRONTING | _ADVERBS and not entry(opens).number):
+    if ". " in text or (opens not in _OPENING and not entry(opens).number):
         return text
     if opens in _ABOUT and _is_amount(text.split(" ", 2)[1:2]):
         return text

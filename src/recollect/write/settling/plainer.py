@@ -13,7 +13,7 @@ _LEARNED = frozenset("discovered learned learnt realized realised noticed".split
 _BEFORE_LEARNED = frozenset("has have recently just also".split())
 _THEY, _THEIR = frozenset(["they", "he", "she"]), frozenset(["their", "his", "her"])
 # Some go somewhere to do it, and did it: "went to see a play".
-_DONE_THERE = {"see": "saw", "watch": "watched", "visit": "visited", "meet": "met", "buy": "bought", "hear": "heard"}
+_DONE_THERE = {"see": "saw", "watch": "watched", "visit": "visited", "hear": "heard"}
 # One of these is told with and without its number: "1 hour", "an hour".
 _SINGLE = frozenset("second minute hour day week month year mile hr".split())
 # What is a pair by itself.

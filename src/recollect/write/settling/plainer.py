@@ -156,7 +156,7 @@ def _during(tokens: list[Token], words: list[str]) -> list[Token]:
 
 
 def _apart(tokens: list[Token], words: list[str]) -> list[Token]:
-    """What is kept apart told as separate: "keeps work apart from home"; "apart from tea" stays."""
+    """What is kept apart told as separate: "keeps cats apart from dogs"; "apart from tea" stays."""
     at = words.index("apart")
     near = [each for each in range(max(0, at - _REACH), at) if words[each] in _KEEPING]
     if words[at + 1 : at + 2] != ["from"] or not near:

@@ -199,7 +199,7 @@ def _tense(a: Reading, b: Reading) -> bool:
 def _is_over(then: Reading, now: Reading) -> bool:
     """Whether something was so for the first that is so for the other."""
     if (
-        (then.perfect - _LASTING) & (now.present - now.past - now.perfect)
+        now.relation in (then.perfect & now.present) - now.past - _LASTING
         and then.lead == now.lead
         and not then.lasting
     ):

@@ -9,7 +9,7 @@ from recollect.write.settling.small_words import CLOCK
 from recollect.write.settling.tokens import Token
 
 # Who comes to know something need not be told of: "discovered that the car is sold".
-_LEARNED = frozenset("discovered learned learnt realized realised noticed".split())
+_LEARNED = frozenset("discovered found learned learnt realized realised noticed".split())
 _BEFORE_LEARNED = frozenset("has have recently just also".split())
 _THEY, _THEIR = frozenset(["they", "he", "she"]), frozenset(["their", "his", "her"])
 # Some go somewhere to do it, and did it: "went to see a play".
@@ -50,12 +50,18 @@ def plainer(tokens: list[Token]) -> list[Token]:
 
 def _unreported(tokens: list[Token], words: list[str]) -> list[Token]:
     """What is told without who came to know it: "the user discovered that it is sold" is "it is sold"."""
-    that = words.index("that")
-    head = [word for word in words[:that] if word not in _BEFORE_LEARNED and word != "the"]
-    found = head in (["user", "found", "out"], ["i", "found", "out"])
-    if not found and (len(head) != 2 or head[0] not in ("user", "i") or head[1] not in _LEARNED):
+    at = next(at for at, word in enumerate(words) if word in _LEARNED)
+    head = [word for word in words[:at] if word not in _BEFORE_LEARNED and word != "the"]
+    end = at + 2 if words[at : at + 2] == ["found", "out"] else at + 1
+    if head not in (["user"], ["i"]) or (words[at] == "found" and end == at + 1) or end >= len(words):
         return tokens
-    told = _of_the_user(tokens[that + 1 :]) if not any(_may_be_someone(token) for token in tokens[that + 1 :]) else []
+    if words[end] == "that":
+        end += 1
+    elif words[end] not in _THEY:
+        return tokens
+    if any(_may_be_someone(token) for token in tokens[end:]):
+        return tokens
+    told = _of_the_user(tokens[end:])
     return [(told[0][0], told[0][1], True), *told[1:]] if told else tokens
 
 
@@ -197,7 +203,7 @@ def _acts(word: str) -> bool:
 
 
 _MENDS: Mapping[str, Callable[[list[Token], list[str]], list[Token]]] = {
-    "that": _unreported,
+    **dict.fromkeys(_LEARNED, _unreported),
     "order": _in_order,
     "went": _done_there,
     "took": _in_what_time,

@@ -13,7 +13,7 @@ _REACH = 4
 # What was done looks here as what is done: "has become", "has read".
 _UNCHANGED = small.OF_BOTH_TIMES | {"become", "come", "run", "overcome"}
 # Who has or gets something done need not have it done yet: "is getting the roof fixed".
-_CAUSING = frozenset("get gets getting have has having".split())
+_CAUSING = frozenset("get gets getting having".split())
 _OBJECTS = frozenset("a an the my our his her their its user's your some 's".split())
 # What comes behind these goes on beside what they tell: "started learning" is not "learned".
 _ASPECTS = frozenset(
@@ -74,8 +74,9 @@ def is_perfect(words: list[str], at: int) -> bool:
 def _is_caused(words: list[str], at: int) -> bool:
     """Whether someone has it done, now or later: "is getting the roof fixed", not "got the roof fixed"."""
     for back in range(at - 2, max(0, at - _REACH - 1), -1):
-        if words[back] in _OBJECTS and words[back - 1] in _CAUSING:
-            # "Has a sister who lived there" tells of another.
+        caused = words[back - 1] in _CAUSING or (words[back - 1] == "have" and words[back - 2] in small.MODALS)
+        if words[back] in _OBJECTS and caused:
+            # "Gets a letter that was opened" tells of something else.
             return small.CLAUSES.isdisjoint(words[back:at])
     return False
 

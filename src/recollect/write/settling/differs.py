@@ -19,6 +19,7 @@ from recollect.write.settling.lexicon import (
 )
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
+from recollect.write.settling.retold import SEARCH
 from recollect.write.settling.roles import turned_about
 from recollect.write.settling.small_words import AUXILIARY, HABITUAL
 
@@ -40,6 +41,17 @@ _TURNING = frozenset(
 _INTO, _OUT = frozenset(["into", "onto"]), frozenset(["out", "off"])
 _LESS = frozenset(["down", "lower"])
 _CAN = frozenset(["can", "cannot"])
+_GETTING = frozenset("get gets got getting".split())
+# How someone may get something; other deeds are others: "got a boat", "built a boat".
+_GAINING = frozenset(
+    "buy receiv adopt acquir obtain win earn inherit order collect pickup find choos catch book take score reach "
+    "experiens suffer develop hire join enrol bring land secur gain be have make visit start arriv graduat".split()
+)
+_DONE_TO_SOMEONE = frozenset("visit see watch drive host teach invit".split())
+_LASTING = frozenset("last live work stay know own hold rent".split())
+_MONEY = frozenset("dollar euro pound yen rupe franc".split())
+_SWAP = "replac"
+_TO_COME = frozenset(["next", "tomorrow", "soon"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 
 
@@ -73,6 +85,10 @@ def _value(a: Reading, b: Reading) -> str:
         return NUMBER
     if a.times != b.times:
         return TIME
+    mine, theirs = a.words & _MONEY, b.words & _MONEY
+    if mine != theirs and mine and theirs:
+        # "€180, up from $120" and "$180, up from $120".
+        return NUMBER
     if not all(_met(name, b) for name in a.names) or not all(_met(name, a) for name in b.names):
         return NAME
     return ""
@@ -168,8 +184,12 @@ def _mode(a: Reading, b: Reading) -> bool:
     if apart == {FUTURE} and _is_to_be(*((b, a) if FUTURE in a.marks else (a, b))):
         return False
     if apart == {FUTURE} and EVERY not in a.marks and a.past == b.past:
-        # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself.
-        return not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
+        # "The wedding is on 21 June" and "will be on 21 June": a date tells the future by itself, as "next week".
+        to_come = not a.times.isdisjoint(_TO_COME) and a.origins == b.origins
+        return not to_come and not any(time[0] == "m" and time[1:].isdigit() for time in a.times)
+    if a.seeks != b.seeks and SEARCH in a.words ^ b.words:
+        # Who looks for something has it not.
+        return True
     if apart == {"@may", "@maybe"} or (apart == {FUTURE} and "@maybe" in a.marks):
         # "May move" and "might move", "perhaps will move".
         return False
@@ -216,6 +236,13 @@ def _is_over(then: Reading, now: Reading) -> bool:
     if {WANT, MUST} & then.marks & now.marks and "be" in then.past - now.past:
         # "Needed it done" and "needs it done".
         return True
+    if (
+        now.relation in (then.perfect & now.present) - now.past - _LASTING
+        and then.lead == now.lead
+        and not then.lasting
+    ):
+        # "Has painted four fences" and "paints four fences".
+        return True
     if then.past and now.past & _BEING and then.simple and now.simple:
         # "Broke down" and "had a breakdown".
         return False
@@ -260,11 +287,50 @@ def _direction(a: Reading, b: Reading) -> bool:
     if ((a.words ^ b.words) - _TURNING) & (a.follows.get("from", set()) | b.follows.get("from", set())):
         # "The train", "the train from work".
         return True
+    if a.beside and b.beside and _beside_others(a, b):
+        return True
+    if _parts_with(a, b) or _parts_with(b, a) or _is_met(a, b) or _is_met(b, a):
+        return True
     if a.sides == b.sides:
         return False
     opposite = lexicon().opposite
     mine, theirs = a.sides - b.sides, b.sides - a.sides
-    return any(opposite[side] & theirs for side in mine)
+    return any(opposite[side] & theirs - _elsewhere(a, b, side) for side in mine)
+
+
+def _parts_with(a: Reading, b: Reading) -> bool:
+    """Whether the user parts with what was got in the other: "sold a bike", "got a bike"."""
+    parts = a.relation in a.past - _GAINING and a.relation != b.relation and a.relation not in b.words
+    # Who got 50 euros for it has sold it.
+    return parts and a.lead == b.lead == USER and b.relation not in _MONEY and not _GETTING.isdisjoint(b.order)
+
+
+def _is_met(a: Reading, b: Reading) -> bool:
+    """Whether someone comes along here to whom it is done there: "visits Oslo with Leo", "visits Leo"."""
+    if "with" not in a.beside or "with" in b.beside or a.relation != b.relation or b.relation not in _DONE_TO_SOMEONE:
+        return False
+    at = b.order.get(b.relation, -1) + 1
+    return any(b.order.get(who, -1) == at for who in a.beside["with"])
+
+
+def _beside_others(a: Reading, b: Reading) -> bool:
+    """Whether what stands behind "with" here stands behind "for" there, or two were replaced by each other."""
+    mine, for_mine = a.beside.get("with", set()), a.beside.get("for", set())
+    theirs, for_theirs = b.beside.get("with", set()), b.beside.get("for", set())
+    if _SWAP in a.words & b.words:
+        mine, theirs = mine | for_mine, theirs | for_theirs
+        return (
+            mine.isdisjoint(theirs) and any(_has(b, part) for part in mine) and any(_has(a, part) for part in theirs)
+        )
+    # "Cooks for Tom with Anna" and "cooks for Anna with Tom".
+    return bool((mine & for_theirs) - (for_mine | theirs) or (theirs & for_mine) - (for_theirs | mine))
+
+
+def _elsewhere(a: Reading, b: Reading, side: str) -> set[str]:
+    """What is no opposite of "with" or "for" here, as it stands before something else, or in "replace with"."""
+    other = {"with": "for", "for": "with"}.get(side, "")
+    apart = a.beside.get(side, set()).isdisjoint(b.beside.get(other, ()))
+    return {other} if apart or _SWAP in a.words & b.words else set()
 
 
 def _in_and_out(a: Reading, b: Reading) -> bool:
@@ -297,7 +363,11 @@ def _of_there(name: str, reading: Reading) -> bool:
 def _swapped(a: Reading, b: Reading, pivot: str) -> bool:
     """Whether other things stand behind "before" or "from" in each, and the other has them elsewhere."""
     mine, theirs = a.follows[pivot], b.follows.get(pivot, set())
-    return mine.isdisjoint(theirs) and any(_has(b, part) for part in mine) and any(_has(a, part) for part in theirs)
+    if not mine.isdisjoint(theirs):
+        # "To see Anna, called Tom" and "to see Tom, called Anna".
+        named = {entry(name).verb for name in a.names & b.names}
+        mine, theirs = (mine - theirs) & named, (theirs - mine) & named
+    return any(_has(b, part) for part in mine) and any(_has(a, part) for part in theirs)
 
 
 def _has(reading: Reading, part: str) -> bool:

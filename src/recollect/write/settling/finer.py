@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recollect.write.settling.lexicon import MARK, PERSON, SOME, USER, entry
+from recollect.write.settling.linked import note_links
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.small_words import AUXILIARY, BEFORE_NOUNS, CHILDREN, MONEY, MY, PIVOTS, PLURALS
 from recollect.write.settling.tokens import Token
@@ -11,6 +12,8 @@ THEY = PERSON + "they"
 _MUCH = frozenset(["@most", SOME, "@rare"])
 _LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
 _INTO = frozenset(["into", "onto"])
+_STEPS = frozenset(["by", "to", "of"])
+_CHANGES = frozenset("rise raise increase hike jump gain drop fall cut decrease reduction".split())
 _BETWEEN = frozenset(["and", "but", "while", "whereas"])
 # Behind these "over" sets one thing above another.
 _PREFERRING = frozenset("prefer like choos pick favor valu want select take put rank rate enjoy love".split())
@@ -35,12 +38,11 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
         _note_time(reading, words, at)
         if before == "for" and capital and at > 1 and words[at - 2] in _LEAVING:
             reading.follows.setdefault("to", set()).add(entry(word).verb)
-        if before in ("by", "to") and (entry(word).number or word in MONEY):
-            # "Rose to 900 euros" is not "rose by 900 euros".
-            reading.degrees[words[at + 1] if word in MONEY and at + 1 < len(words) else word] = before
+        if before in _STEPS and (entry(word).number or word in MONEY):
+            _note_step(reading, words, at)
         if before in MONEY and entry(word).number:
             # Of two sums each keeps its own: "$5 and €6".
-            reading.degrees["$" + word] = before
+            reading.degrees["$" + word.replace(",", "")] = before
         if word in reading.names and (much := _much(words, at)):
             reading.degrees[word] = much
         if before in _WHOSE:
@@ -57,11 +59,20 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
     if reading.lesser and not reading.of_user and _PREFERRING.isdisjoint(reading.words) and _THAN.isdisjoint(words):
         # "Tea over coffee" is a choice, but a dog just runs over the grass.
         reading.lesser = set()
+    note_links(words, reading)
 
 
 def is_plural(word: str) -> bool:
     """Whether a word looks like several of something; some verbs do too."""
     return word in PLURALS or (word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")))
+
+
+def _note_step(reading: Reading, words: list[str], at: int) -> None:
+    """Note whether something came to a sum or changed by it: "rose to 900 euros", "by 900 euros", "a rise of 900"."""
+    number = words[at + 1] if words[at] in MONEY and at + 1 < len(words) else words[at]
+    before, far = words[at - 1], words[at - 2] if at > 1 else ""
+    if before != "of" or far in _CHANGES:
+        reading.degrees[number.replace(",", "")] = "to" if before == "to" else "by"
 
 
 def _note_time(reading: Reading, words: list[str], at: int) -> None:

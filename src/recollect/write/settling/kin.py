@@ -10,6 +10,7 @@ from itertools import combinations
 
 from recollect.write.settling.lexicon import ENDED, PAST, PERSON, PLEASE, US, USER, WANT, entry, lexicon
 from recollect.write.settling.reading import Reading
+from recollect.write.settling.retold import retold, wanted
 
 # What one does not have or avoids is what one does not eat, drink or use.
 CONSUMING = frozenset(["eat", "drink", "use", "consum", "take"])
@@ -44,10 +45,14 @@ def aligned(a: Reading, b: Reading) -> tuple[Reading, Reading]:
     a, b = _wishing(a, b), _wishing(b, a)
     if a.lesser and b.lesser:
         a, b = _preferring(a, b), _preferring(b, a)
+    a, b = retold(a, b)
     mine, theirs = a.words - b.words, b.words - a.words
     if mine and theirs and (becomes := _kin_of(mine, theirs)):
         b = _renamed(b, becomes)
         mine, theirs = mine - set(becomes.values()), theirs - becomes.keys()
+    if a.seeks != b.seeks and a.marks != b.marks:
+        a, b = wanted(a, b), wanted(b, a)
+        mine, theirs = a.words - b.words, b.words - a.words
     if mine and theirs:
         a, b = _compounds(a, b, mine, theirs)
         mine, theirs = a.words - b.words, b.words - a.words
@@ -192,6 +197,9 @@ def _idle(reading: Reading, other: Reading) -> set[str]:
         idle = idle - _NOT_HAVING
     # "From work" says more than "work".
     idle = idle - reading.follows.get("from", set())
+    if "present" in reading.words & other.words:
+        # Who attends a presentation does not give it.
+        idle = idle - {"attend"}
     told_from_whom = reading.origins and reading.origins == other.origins
     return idle if told_from_whom or not (reading.people or reading.names) else idle - _HANDING
 
@@ -217,6 +225,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         negated=[name(word) for word in reading.negated],
         past=names(reading.past),
         present=names(reading.present),
+        perfect=names(reading.perfect),
         undergone=names(reading.undergone),
         doing=names(reading.doing),
         grouped=names(reading.grouped),
@@ -227,6 +236,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         deeds={actor: names(done) for actor, done in reading.deeds.items()},
         owners={name(word): name(owner) for word, owner in reading.owners.items()},
         follows={pivot: names(words) for pivot, words in reading.follows.items()},
+        beside={pivot: names(words) for pivot, words in reading.beside.items()},
         opening=name(reading.opening),
         lead=name(reading.lead),
         relation=name(reading.relation),

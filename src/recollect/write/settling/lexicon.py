@@ -30,9 +30,15 @@ _EACH = frozenset(["a", "an", "per", "each", "every"])
 # Light verbs still tell when something was so.
 _WAS = {"was": "be", "were": "be", "had": "have"}
 _IS = {"is": "be", "are": "be", "am": "be", "has": "have", "have": "have"}
-_MORE_FORMS = {"get": ("got", "gotten"), "carry": ("carries", "carried"), "rely": ("relies", "relied")}
+_MORE_FORMS = {
+    "get": ("got", "gotten"),
+    "have": ("has", "had"),
+    "carry": ("carries", "carried"),
+    "rely": ("relies", "relied"),
+}
 # "Fluently" is how one is fluent; shorter words that end alike are mostly no adverbs.
 _ADVERB = 7
+_SCALES = frozenset(["dozen", "hundred", "thousand", "million", "billion"])
 # Without a cache of its own: that one could not be made to let go of what was erased.
 _OLD_SPELLINGS = ("paed", "haem", "anaem", "anaes", "gynaec", "orthopaed")
 _NO_PAST = ("eed", "hundred", "sacred", "naked", "wicked")
@@ -107,7 +113,7 @@ class Entry:
 def lexicon() -> Lexicon:
     """The words that ship with Recollect."""
     told, nations = _toml("lexicon.toml"), _toml("nations.toml")
-    for more in (_toml("everyday.toml"), _toml("news.toml"), nations):
+    for more in (_toml("everyday.toml"), _toml("news.toml"), _toml("retold.toml"), nations):
         told = _both(told, more)
     forms = _toml("forms.toml")
     becomes = _becomes(told)
@@ -164,7 +170,7 @@ def entry(word: str) -> Entry:
     """All that is known of one word in small letters."""
     known = lexicon()
     time, every = _time_of(word, known)
-    number = word in known.numbers or word[:1].isdigit() or word in ("hundred", "thousand", "million", "billion")
+    number = word in known.numbers or word[:1].isdigit() or word in _SCALES
     parts = _parts_of(word, known)
     base = known.past.get(word) or (
         word if word.endswith("ed") and len(word) > 4 and not word.endswith(_NO_PAST) else ""

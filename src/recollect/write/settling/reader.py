@@ -10,6 +10,7 @@ from recollect.write.settling.kin import kin
 from recollect.write.settling.lexicon import entry, lexicon
 from recollect.write.settling.measures import in_figures
 from recollect.write.settling.mended import mended
+from recollect.write.settling.plainer import plainer
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.recast import recast
 from recollect.write.settling.reported import told_by
@@ -27,7 +28,7 @@ def read(text: str) -> Reading:
     """What a statement holds."""
     plain = turned(told_by(mended(text)))
     # Where all is written large, a capital says nothing.
-    tokens = untitled(in_figures(by_sense(tokens_of(plain))))
+    tokens = plainer(untitled(in_figures(by_sense(tokens_of(plain)))))
     told = recast(tokens)
     reading = Walk(told, shouted=plain.isupper()).read()
     note_details(told, reading)

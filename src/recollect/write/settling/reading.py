@@ -25,6 +25,8 @@ class Reading:
     negated: list[str] = field(default_factory=list)
     past: set[str] = field(default_factory=set)
     present: set[str] = field(default_factory=set)
+    # What someone has done: "has painted".
+    perfect: set[str] = field(default_factory=set)
     sides: set[str] = field(default_factory=set)
     lesser: set[str] = field(default_factory=set)
     origins: set[str] = field(default_factory=set)
@@ -63,6 +65,11 @@ class Reading:
     # Whether it is an order to whoever reads it ("keep it short"), and whether it has but one clause.
     ordered: bool = False
     simple: bool = False
+    # What stands behind "with" and "for".
+    beside: dict[str, set[str]] = field(default_factory=dict)
+    # Whether something has been so for a time that is told, and whether something is looked for, whichever it be.
+    lasting: bool = False
+    seeks: bool = False
     # Whether it names several things, parted by commas or joined by "and".
     listed: bool = False
     # Each word and person as first met, with how many words of weight had come up to then.

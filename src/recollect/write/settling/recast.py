@@ -38,6 +38,9 @@ _TELLING = frozenset("said says say thinks believes knows claims hopes reports".
 _THOUGHT = frozenset("feared believed presumed".split())
 _AFTER = frozenset("over near under amid into off".split())
 _WITH_TO = frozenset("due next close according up down back thanks owing near".split())
+_BORROWS = {"borrow": "lend", "borrows": "lends", "borrowed": "lent"}
+_USERS = frozenset(["user's", "my", "their"])
+_AGAIN = frozenset(["they", "he", "she"])
 _VAGUE = frozenset(["something", "what"])
 _HIM = {"him": "user", "me": "user", "her": "user", "them": "user", "his": "user's", "their": "user's"}
 # These are done between people, the others also with places: "a degree from Stanford".
@@ -55,8 +58,9 @@ def recast(tokens: list[Token]) -> list[Token]:
     """The words of a statement with what is done by someone told as what someone does."""
     words = [token[0] for token in tokens]
     if not _NO_CLAUSE.isdisjoint(words):
-        # Of two clauses it is not plain which words belong to which.
-        return tokens
+        # Of two clauses it is not plain which words belong to which, unless the other only tells of a thing.
+        that = next((at for at, word in enumerate(words) if word in _NO_CLAUSE), 0)
+        return [*_from_the_giver(tokens[:that], words[:that]), *tokens[that:]] if _is_told_of(words, that) else tokens
     if (beside := _beside_the_user(words)) is not None:
         return [tokens[beside], ("and", False, False), *tokens[: beside - 1], *tokens[beside + 1 :]]
     if "than" in words:
@@ -71,6 +75,8 @@ def recast(tokens: list[Token]) -> list[Token]:
         words = [token[0] for token in tokens]
     if "borrow" in words:
         tokens, words = _lent(tokens, words)
+    if not _BORROWS.keys().isdisjoint(words):
+        tokens, words = _from_the_lender(tokens, words)
     if "married" in words:
         return _of_the_spouse(tokens, words)
     if "by" in words:
@@ -78,6 +84,15 @@ def recast(tokens: list[Token]) -> list[Token]:
     if _BE.isdisjoint(words) and not _HARMED.isdisjoint(words[1:4]):
         return _suffering(tokens, words)
     return _from_the_giver(tokens, words) if "from" in words else tokens
+
+
+def _is_told_of(words: list[str], that: int) -> bool:
+    """Whether from there on only a thing is told of that someone gave: "from her aunt, that belonged to"."""
+    rest = words[that + 1 :]
+    is_of_thing = words[that] in ("that", "which") and bool(
+        entry("".join(rest[:1])).past or entry("".join(rest[:1])).was
+    )
+    return is_of_thing and "from" in words[:that] and _NO_CLAUSE.isdisjoint(rest)
 
 
 def _beside_the_user(words: list[str]) -> int | None:
@@ -142,6 +157,24 @@ def _lent(tokens: list[Token], words: list[str]) -> tuple[list[Token], list[str]
     return tokens, [token[0] for token in tokens]
 
 
+def _from_the_lender(tokens: list[Token], words: list[str]) -> tuple[list[Token], list[str]]:
+    """The same told of whose a thing is: "Ann borrowed Tom's car" is "Tom lent a car to Ann"."""
+    at = next(at for at, word in enumerate(words) if word in _BORROWS)
+    verb: Token = (_BORROWS[words[at]], False, False)
+    end = _end_of_name(words, at + 1)
+    if not at or "from" in words or words[at - 1] in _MODALS or end < at + 3:
+        return tokens, words
+    by_user = words[0] in ("user", "i") or words[:2] == ["the", "user"]
+    if words[at + 1] in _USERS and not by_user:
+        lender, thing = [("user", False, True)], tokens[at + 2 : end]
+    elif words[at + 2] == "'s" and end > at + 3:
+        lender, thing = tokens[at + 1 : at + 2], tokens[at + 3 : end]
+    else:
+        return tokens, words
+    told = [*lender, verb, *thing, ("to", False, False), *_moved(tokens[:at]), *tokens[end:]]
+    return told, [token[0] for token in told]
+
+
 def _of_the_spouse(tokens: list[Token], words: list[str]) -> list[Token]:
     """The same told of the spouse: "I am married to a nurse" is "my spouse is a nurse"."""
     wed = words.index("married")
@@ -183,7 +216,7 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
     else:
         verb = tokens[done] if not _OVER.isdisjoint(helpers) else (_present(words[done]), False, False)
     who = tokens[by + 1 : end]
-    if not _THE_USER.isdisjoint(words[:start]):
+    if not _THE_USER.isdisjoint(words[:by]):
         who = _the_users(who)
     return [*who, *kept, verb, *_moved(tokens[:start]), *tokens[done + 1 : by], *tokens[end:]]
 
@@ -271,7 +304,8 @@ def _from_the_giver(tokens: list[Token], words: list[str]) -> list[Token]:
     start = taken
     while start and words[start - 1] in _HAVE | _WITHIN | _MODALS | _BE:
         start -= 1
-    if not start or not _is_someone(tokens, 0, start, named=True):
+    if not start or not _is_someone(tokens, 0, start, named=True) or (start > 1 and words[start - 1] in _AGAIN):
+        # "Bakes with a starter they got from her": what someone has is only told of.
         return tokens
     giver = tokens[came + 1 : end]
     if not _THE_USER.isdisjoint(words[:start]):

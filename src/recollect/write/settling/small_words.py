@@ -29,7 +29,7 @@ SUFFERING = frozenset(["being", "been", "be", "get", "gets", "getting", "got"])
 SINCE = frozenset(["for", "since"])
 # Verbs of which one form is of the present and of the past.
 OF_BOTH_TIMES = frozenset(
-    "hurt cut put set hit shut split spread got cost bet burst cast let read beat bid upset shed".split()
+    "hurt cut put set hit shut split spread got cost bet burst cast let read beat bid upset shed knit".split()
 )
 STATES = frozenset("lasted lived worked stayed known owned held".split())
 # "In the mornings" is every morning.
@@ -52,3 +52,9 @@ NOUN_ENDS = ("tion", "sion", "ment", "ance", "ence", "val", "sal")
 PLURALS = frozenset("people men women children sheep fish cattle deer geese mice feet teeth folk police".split())
 # Those who are young without saying so.
 CHILDREN = frozenset("boy boys girl girls child children kid kids baby babies toddler toddlers".split())
+PREFERS = frozenset("prefer prefers preferred".split())
+INSTEAD = frozenset(["instead", "rather"])
+CLOCK = frozenset(["am", "pm", "o'clock"])
+PREPOSITIONS = frozenset("of in on at to from for by with about into like and or".split())
+FINISHED = frozenset(["finished", "completed"])
+MUCH = frozenset("once one several few couple many some much times time thousand dozen hundred half most".split())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from recollect.write.settling import small_words as small
+from recollect.write.settling.dating import date_verb, is_perfect, take_being, take_what_was
 from recollect.write.settling.kin import kin
 from recollect.write.settling.lexicon import (
     EVERY,
@@ -17,7 +20,6 @@ from recollect.write.settling.lexicon import (
     SHE,
     TIME,
     USER,
-    WANT,
     Entry,
     entry,
     lexicon,
@@ -114,7 +116,7 @@ class Walk:
                     self._at += 1 + len(rest)
                     return True
         if known.each and entry(self._peek(1)).unit:
-            if token[0] not in ("a", "an") or self._peek(-1) not in small.LASTING:
+            if token[0] not in ("a", "an") or (self._peek(-1) not in small.LASTING and self._is_rate()):
                 self._result.marks.add(EVERY)
             self._at += 1
             return True
@@ -122,6 +124,11 @@ class Walk:
             self._number(token[0])
             return True
         return known.time != "" and self._time(known, token)
+
+    def _is_rate(self) -> bool:
+        """Whether "a day" tells how often or how much, not how long: "two cups a day", "waited a day"."""
+        before = self._words[: self._at]
+        return bool(self._result.numbers) or not small.MUCH.isdisjoint(before)
 
     def _light_verb(self, verb: Entry) -> None:
         if verb.past and self._peek(-1) not in small.AUXILIARY:
@@ -131,8 +138,9 @@ class Walk:
 
     def _date(self, parts: tuple[str, ...], verb: Entry) -> None:
         """Note whether what several words say is over, "gave up", or is so, "works from home"."""
-        if weighs(parts) and self._peek(0) not in small.OF_BOTH_TIMES and self._peek(-1) not in small.AUXILIARY:
-            (self._result.past if verb.past else self._result.present).add(parts[0])
+        if weighs(parts) and self._peek(0) not in small.OF_BOTH_TIMES and not is_perfect(self._words, self._at):
+            over = verb.past or verb.was or self._peek(0) in lexicon().past or self._peek(-1) in small.FINISHED
+            (self._result.past if over else self._result.present).add(parts[0])
 
     def _number(self, word: str) -> None:
         # "Every two weeks" is not "twice a week".
@@ -193,7 +201,7 @@ class Walk:
         if is_name:
             self._name(word)
         if known.verb and not (is_name and known.past):
-            self._date_verb(known, word)
+            date_verb(result, self._words, self._at, known=known, last=self._last)
         if known.verb and len(parts) == 1:
             # Nearly every word is one of weight and nothing else.
             self._weighed += 1
@@ -203,38 +211,11 @@ class Walk:
                 result.idle.add(known.verb)
         else:
             self._take(parts, token)
-        if word in small.PIVOTS:
+        if word in small.PIVOTS and self._peek(1) not in small.PREPOSITIONS:
+            # "Which they listen to at home" leads to nothing.
             self._pivot = word
         if self._peek(1) == "'s":
             self._owner = parts[0] if parts else word
-
-    def _date_verb(self, known: Entry, word: str) -> None:
-        """Note whether what a word says is so, was so, or is done to someone."""
-        result = self._result
-        lasts = word in small.TIMELESS or (word in small.POSED and not result.of_user)
-        if word in small.OF_BOTH_TIMES or (known.past and (WANT in result.marks or lasts)):
-            # "Wants it done" is not done, and a firm located in Oslo is there still.
-            return
-        before = self._peek(-1)
-        if not known.past:
-            if word.endswith("ing") and self._last in small.LIKING:
-                result.doing.add(known.verb)
-            if not word.endswith(small.NOUN_ENDS) and before not in small.BEFORE_NOUNS:
-                result.present.add(known.verb)
-        elif entry(before).is_ == "be":
-            # "Is married" goes on, "was married" does not.
-            result.present.add(known.past)
-            result.undergone.add(known.past)
-        elif before in small.WHOSE or before in small.BEFORE_NOUNS or before == "'s" or "having" in self._words:
-            # "The user's preferred way" is preferred still, "a bearded man" bearded; what one is having done is not.
-            result.present.add(known.past)
-        elif before in small.SUFFERING:
-            result.undergone.add(known.past)
-            if before == "been" and self._peek(-2) in ("has", "have") and not small.SINCE.isdisjoint(self._words):
-                # "Has been married for years" goes on.
-                result.present.add(known.past)
-        elif before not in small.AUXILIARY and self._peek(-2) not in small.AUXILIARY:
-            result.past.add(known.past)
 
     def _is_full_name(self, word: str) -> bool:
         """Whether the first word of a sentence begins a name of two: "Marcus Webb", "Spirited Away"."""
@@ -275,40 +256,27 @@ class Walk:
         if known.side:
             result.sides.add(word)
         if known.is_:
-            self._be(known)
+            take_being(result, self._words, self._at, known=known)
         elif known.was:
-            self._was(known)
-        if (known.over and not known.parts) or (word == "to" and "prefer" in result.words and self._last != "prefer"):
+            take_what_was(result, self._words, self._at, known=known)
+        if (known.over and not known.parts) or (word == "to" and "prefer" in result.words and self._sets_against()):
             self._to_compare = 2
-        self._by = self._by or word == "by"
+        if word == "by":
+            # "By nine" tells when, not by whom.
+            after = self._peek(1)
+            self._by = self._by or not (entry(after).time or ":" in after or self._peek(2) in small.CLOCK)
 
-    def _be(self, known: Entry) -> None:
-        """Take what is so: "has a car" and "has been ill", not "has invited"."""
-        ahead = 2 if self._peek(1) in small.WITHIN else 1
-        been = known.is_ == "have" and self._peek(ahead) == "been"
-        if known.is_ == "have" and self._peek(ahead) in small.STATES:
-            # "Has lived here for years" goes on.
-            self._result.present.add("be")
-        if known.is_ == "be" or not entry(self._peek(ahead + been)).past:
-            self._result.present.add("be" if been else known.is_)
+    def _sets_against(self) -> bool:
+        """Whether "to" tells what is liked less: not in "prefers to rest", nor in what comes behind it."""
+        return self._last != "prefer" and not any(
+            after == "to" and word in small.PREFERS for word, after in pairwise(self._words)
+        )
 
     def _relate(self, known: Entry) -> None:
         """Take what is said of the one who comes first; of a thing only that it is so, or has something."""
         # What has a mark says how or whether, not what: "stopped working" is about working.
         verb = known.verb if self._result.lead[0] == PERSON and len(known.parts) == 1 else ""
         self._result.relation = known.is_ or known.was or verb
-
-    def _was(self, known: Entry) -> None:
-        """What was so: "was a nurse" is over, "was moved" happened, and "was born" stays true."""
-        after = self._peek(1)
-        done = entry(after).past if after != "born" else ""
-        if not done and after in ("told", "asked", "said"):
-            return
-        if done:
-            self._result.past.add(done)
-            self._result.undergone.update([done] if known.was == "be" else [])
-        elif after != "born":
-            self._result.past.add(known.was)
 
     def _take(self, parts: tuple[str, ...], token: Token) -> None:
         result = self._result
@@ -351,6 +319,9 @@ class Walk:
             self._to_negate += 1
         elif part == OVER and not is_amount:
             self._to_compare = 2
+        elif part == OVER and self._peek(0) in small.INSTEAD:
+            # Which of two numbers it is, `finer` notes.
+            return
         elif part != MAX or self._rest == 0 or is_amount:
             # "Up to ten" is a limit, "moved up to Friday" is none.
             self._result.marks.add(MORE if part == OVER else part)

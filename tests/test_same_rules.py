@@ -46,6 +46,27 @@ RULES = """
 ! The bike is in front of the shop | The bike is in the shop
 ! The lamp hangs above the table | The lamp hangs at the table
 ! A toad hops off a stone into a pond | A toad hops off a pond onto a stone
+# Who leaves a place does not go there, and who is in one does not have it.
+= The user left for Turin in May | In May the user left for Turin
+! The user flew to Turin | The user left Turin
+! The user drove to the coast in Turin | The user departed Turin
+! The user is in a choir | The user has a choir
+! The user is at a bakery | The user owns a bakery
+# Who does something with the user has it not done for them.
+= The user and Pia cook on Sundays | On Sundays the user and Pia cook
+! The user and Pia cook | The user cooks for Pia
+! The user and Otto work together | The user works for Otto
+# Without an "s" the user's deed is over, whatever the verb looks like.
+= The user read Emma in June | In June the user read Emma
+! The user read Emma | The user is reading Emma
+! The user cut bread | The user cuts bread
+# What is needed or wanted now was not so then.
+! The user needs steps given one at a time | The user needed steps given one at a time
+! The user wants a desk made by Otto | The user wanted a desk made by Otto
+# What something came to is not by how much it changed, however the sum is written.
+= The rent rose to 1,450 euros | The rent rose to 1450 euros
+! The rent went up to 1450 euros | The rent was raised by 1,450 euros
+! The user got a rise of 4% | The user's pay was raised to 4 percent
 # A denial written in haste is one.
 = The user doesnt eat fish | The user doesn't eat fish
 ! The user dont eat fish | The user eats fish

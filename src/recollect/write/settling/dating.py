@@ -32,7 +32,10 @@ def date_verb(result: Reading, words: list[str], at: int, *, known: Entry, last:
     timeless = timeless or (word == "used" and before in small.BEFORE_NOUNS)
     if word in small.OF_BOTH_TIMES or (known.past and (WANT in result.marks or timeless)):
         # "Wants it done" is not done.
-        if before in ("has", "have") and word in _UNCHANGED:
+        if before == "user" and word in small.OF_BOTH_TIMES:
+            # The user who reads has an "s": who "read" has read.
+            result.past.add(known.verb)
+        elif before in ("has", "have") and word in _UNCHANGED:
             result.perfect.add(known.verb)
         return
     if not known.past:

@@ -10,7 +10,7 @@ from recollect.write.settling.tokens import Token
 
 THEY = PERSON + "they"
 _MUCH = frozenset(["@most", SOME, "@rare"])
-_LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
+LEAVING = frozenset("leave leaves left leaving depart departs departed departing head heads headed heading".split())
 _INTO = frozenset(["into", "onto"])
 _STEPS = frozenset(["by", "to", "of"])
 _CHANGES = frozenset("rise raise increase hike jump gain drop fall cut decrease reduction".split())
@@ -36,7 +36,7 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             reading.repeated.update(entry(word).parts)
         seen.add(word)
         _note_time(reading, words, at)
-        if before == "for" and capital and at > 1 and words[at - 2] in _LEAVING:
+        if before == "for" and capital and at > 1 and words[at - 2] in LEAVING:
             reading.follows.setdefault("to", set()).add(entry(word).verb)
         if before in _STEPS and (entry(word).number or word in MONEY):
             _note_step(reading, words, at)

@@ -33,10 +33,12 @@ def note_links(words: list[str], reading: Reading) -> None:
 
 def _note_beside(reading: Reading, words: list[str], at: int) -> None:
     """Note what stands behind "with" or "for": cooking with someone is not cooking for them."""
-    told = [entry(word) for word in words[at + 1 : at + 6]]
-    found = [each.parts for each in told if each.parts and not each.number and each.parts[0][0] != MARK]
+    ahead = words[at + 1 : at + 6]
+    numbers = [entry(word).number and word not in reading.names for word in ahead]
+    told = [entry(word).parts for word, counts in zip(ahead, numbers, strict=True) if not counts]
+    found = [parts for parts in told if parts and parts[0][0] != MARK]
     # "For a two-bedroom flat" is for a flat.
-    counted = len(found) > 1 and any(each.number for each in told[:2])
+    counted = len(found) > 1 and any(numbers[:2])
     reading.beside.setdefault(words[at], set()).update(found[counted] if found else ())
 
 

@@ -45,6 +45,11 @@ WITHIN = frozenset("not never also already just recently always".split())
 DEGREES = frozenset("some little fluent basic native perfect poor".split())
 MODALS = frozenset("should must will can may might would to never not usually".split())
 MONEY = frozenset("$€£¥₹")
+CURRENCIES = frozenset("dollar euro pound yen rupe franc".split())
+ENGLISH_NUMBERS = frozenset(
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety".split()
+)
 HALVES = {"morning": "am", "afternoon": "pm", "evening": "pm"}
 # Nouns that are made of verbs tell of no time: "the promotion" is not "promotes".
 NOUN_ENDS = ("tion", "sion", "ment", "ance", "ence", "val", "sal")

@@ -120,10 +120,15 @@ class Walk:
                 self._result.marks.add(EVERY)
             self._at += 1
             return True
-        if known.number:
+        if known.number and not self._names_someone(token):
             self._number(token[0])
             return True
         return known.time != "" and self._time(known, token)
+
+    def _names_someone(self, token: Token) -> bool:
+        """Whether a word for a number is a name here, by its capital: "Otto" is eight in Italian."""
+        word, capital, opens = token
+        return capital and word not in small.ENGLISH_NUMBERS and word.isalpha() and not (opens or self._shouted)
 
     def _is_rate(self) -> bool:
         """Whether "a day" tells how often or how much, not how long: "two cups a day", "waited a day"."""

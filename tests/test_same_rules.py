@@ -67,6 +67,22 @@ RULES = """
 = The rent rose to 1,450 euros | The rent rose to 1450 euros
 ! The rent went up to 1450 euros | The rent was raised by 1,450 euros
 ! The user got a rise of 4% | The user's pay was raised to 4 percent
+# Who has something does not do something else with it, and near words stay apart where they tell of other deeds.
+= The user is responsible for the budget | The user is in charge of the budget
+! The user has two dogs | The user carries two dogs
+! The user has two horses | The user draws two horses
+! The user gives the house away | The user gets the house
+! The user has a house | The user gives a house
+! The user earns 900 euros a month | The user pays 900 euros a month
+! The user finished the course | The user cancelled the course
+! The user drives a taxi | The user owns a taxi
+! The user repairs engines | The user makes engines
+! The user broke the flat's window | The user shares the flat's window
+! The user tells jokes | The user has jokes
+! The user likes swimming | The user likes diving
+! The user has an office | The user has a job
+! The user has a bag | The user has a suitcase
+! The user works as a nurse | The user works as a nanny
 # A denial written in haste is one.
 = The user doesnt eat fish | The user doesn't eat fish
 ! The user dont eat fish | The user eats fish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recollect.write.settling.direction import other_way
 from recollect.write.settling.finer import is_plural
-from recollect.write.settling.kin import CONSUMING, aligned, tells_of_beings
+from recollect.write.settling.kin import CONSUMING, GETTING, aligned, tells_of_beings
 from recollect.write.settling.lexicon import (
     EVERY,
     FUTURE,
@@ -36,6 +36,8 @@ MODE, TENSE, ORDER, WORDS, DIRECTION = (
 
 _HAVING = frozenset(["have", "own"])
 _BEING = frozenset(["be", "have"])
+# Who grows a tree, drives a Volvo or lives with a friend has one.
+_KEEPING = frozenset(["grow", "drive", "live"])
 _CAN = frozenset(["can", "cannot"])
 _LASTING = frozenset("last live work stay know own hold rent".split())
 _TO_COME = frozenset(["next", "tomorrow", "soon"])
@@ -261,6 +263,14 @@ def _in_its_present(reading: Reading) -> bool:
 
 def _words(a: Reading, b: Reading) -> bool:
     """Whether each says something that the other does not; what it says again may stand in the place of that."""
+    if _other_deed(a, b) or _other_deed(b, a):
+        return True
     mine, theirs = a.words - b.words, b.words - a.words
     again = (b.repeated - a.repeated) & a.words if mine else (a.repeated - b.repeated) & b.words
     return bool((mine and theirs) or ((mine or theirs) and again))
+
+
+def _other_deed(a: Reading, b: Reading) -> bool:
+    """Whether the user only has here what they do something with there: "has two dogs", "carries two dogs"."""
+    has = a.relation == "have" or (a.numbers and not GETTING.isdisjoint(a.order))
+    return bool(has and a.lead == b.lead == USER and b.relation in b.words - a.words - _KEEPING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recollect.write.settling.finer import LEAVING
-from recollect.write.settling.kin import never_kin
+from recollect.write.settling.kin import GETTING, never_kin
 from recollect.write.settling.lexicon import USER, entry, lexicon
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.small_words import CURRENCIES
@@ -16,7 +16,6 @@ _TURNING = frozenset(
 )
 _INTO, _OUT = frozenset(["into", "onto"]), frozenset(["out", "off"])
 _LESS = frozenset(["down", "lower"])
-_GETTING = frozenset("get gets got getting".split())
 # How someone may get something; other deeds are others: "got a boat", "built a boat".
 _GAINING = frozenset(
     "buy receiv adopt acquir obtain win earn inherit order collect pickup find choos catch book take score reach "
@@ -60,7 +59,7 @@ def _parts_with(a: Reading, b: Reading) -> bool:
     """Whether the user parts with what was got in the other: "sold a bike", "got a bike"."""
     parts = a.relation in a.past - _GAINING and a.relation != b.relation and a.relation not in b.words
     # Who got 50 euros for it has sold it.
-    return parts and a.lead == b.lead == USER and b.relation not in CURRENCIES and not _GETTING.isdisjoint(b.order)
+    return parts and a.lead == b.lead == USER and b.relation not in CURRENCIES and not GETTING.isdisjoint(b.order)
 
 
 def _joins(a: Reading, b: Reading) -> bool:

@@ -18,8 +18,9 @@ CONSUMING = frozenset(["eat", "drink", "use", "consum", "take"])
 WISH, LIKE = "prefer", "like"
 _OUR = frozenset(["our", "we", "us"])
 TEAM = PERSON + "team"
-# Who has 500 euros need not pay them.
-_NOT_HAVING = frozenset(["cost", "spend", "use"])
+# Who has or gets 500 euros need not pay, make or give them.
+_NOT_HAVING = frozenset(["cost", "spend", "use", "give", "make"])
+GETTING = frozenset("get gets getting got".split())
 STOP = "quit"
 _ALSO = {"befor": "by", "until": "to"}
 SPOUSE = PERSON + "spouse"
@@ -193,7 +194,7 @@ def _idle(reading: Reading, other: Reading) -> set[str]:
         idle = idle | {reading.lead}
     if reading.negated and other.negated:
         idle = idle | CONSUMING
-    if other.relation == "have":
+    if other.relation == "have" or (reading.lead == USER and not GETTING.isdisjoint(other.order)):
         idle = idle - _NOT_HAVING
     # "From work" says more than "work".
     idle = idle - reading.follows.get("from", set())

@@ -83,6 +83,11 @@ RULES = """
 ! The user has an office | The user has a job
 ! The user has a bag | The user has a suitcase
 ! The user works as a nurse | The user works as a nanny
+# Whom one talks about one need not talk to.
+= The user talks with Otto | The user talks to Otto
+! The user talks to Otto | The user talks about Otto
+! The user dresses like Pia | The user dresses for Pia
+! The user partly paid the rent | The user fully paid the rent
 # A denial written in haste is one.
 = The user doesnt eat fish | The user doesn't eat fish
 ! The user dont eat fish | The user eats fish

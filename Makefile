@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests start hundreds of processes: what one has compiled serves the next.
 unexport PYTHONDONTWRITEBYTECODE
 # Some wait while others work, so there are more of them than processors.
-TESTERS := $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
+TESTERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test clients engines api browser drill local-llm check bench bench-services bench-scale bench-mirror docs clean

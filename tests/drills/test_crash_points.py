@@ -70,10 +70,15 @@ async def _die_at_every(kind: str, store: str, *, stride: int, seed: int, notes:
     return kills, landings
 
 
+def _stride(store: str, sizes: Sizes) -> int:
+    """Every how many statements one is killed: a new process takes longest where a server has to be reached."""
+    return sizes.crash_stride if store.startswith("postgresql") else max(1, sizes.crash_stride // 2)
+
+
 async def test_a_write_killed_before_any_statement_never_happened(
     store: str, sizes: Sizes, seed: int, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
-    stride = sizes.crash_stride if store.startswith("postgresql") else 1
+    stride = _stride(store, sizes)
     kills, landings = await _die_at_every("statement", store, stride=stride, seed=seed, notes=tmp_path / "notes")
     assert not landings, "it was there before it was committed"
     say(f"{kills} kills")
@@ -106,7 +111,7 @@ async def _fresh(store: str) -> AsyncIterator[str]:
 async def test_a_first_opening_killed_at_any_statement_is_made_good_by_the_next(
     store: str, sizes: Sizes, seed: int, tmp_path: Path, say: Callable[[str], None]
 ) -> None:
-    stride = sizes.crash_stride if store.startswith("postgresql") else 1
+    stride = _stride(store, sizes)
     point = random.Random(seed).randint(1, stride)
     killed, kills = True, 0
     while killed:
@@ -137,7 +142,7 @@ async def _schema_at(store: str) -> int:
 
 
 async def test_a_migration_of_a_full_ledger_killed_at_any_statement_starts_again(
-    store: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[[str], None]
+    store: str, sizes: Sizes, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, say: Callable[[str], None]
 ) -> None:
     notes = Notes(tmp_path / "notes")
     ledger = await open_store(store)
@@ -145,13 +150,14 @@ async def test_a_migration_of_a_full_ledger_killed_at_any_statement_starts_again
     await ledger.close()
     first = await _schema_at(store)
 
+    stride = _stride(store, sizes)
     schema, point, kills = first, 1, 0
     while _was_killed(start(die_while_opening, store, point, True)):
         kills += 1
         after = await _schema_at(store)
-        assert after in (schema, schema + 1)
+        assert schema <= after <= min(schema + stride, first + 2)
         # A step that was finished is not done again: go through the statements of the next from the start.
-        schema, point = after, point + 1 if after == schema else 1
+        schema, point = after, point + stride if after == schema else 1
     assert await _schema_at(store) == first + 2
 
     with pytest.raises(StoreTooNew):
@@ -167,4 +173,4 @@ async def test_a_migration_of_a_full_ledger_killed_at_any_statement_starts_again
     counts = await ledger.stats(USER)
     assert await ledger._engine.read(moved, of=EVERYONE) == sum(counts[name] for name in _COUNTS)
     await ledger.close()
-    say(f"two migrations, {kills} kills, one before each statement of opening")
+    say(f"two migrations, {kills} kills before statements of opening")

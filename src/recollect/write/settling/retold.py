@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from recollect.write.settling.bearers import by_name_alone
 from recollect.write.settling.lexicon import MUST, USER, WANT, entry
 from recollect.write.settling.reading import Reading
-from recollect.write.settling.titles import untitled
 
 BUY, SELL = "buy", "sell"
 _AGO, _LATELY = "ago", "recently"
@@ -26,7 +26,7 @@ _OTHER_DUTIES = frozenset("must should ought need needs needed".split())
 def retold(a: Reading, b: Reading) -> tuple[Reading, Reading]:
     """The two with what is told another way round put as one."""
     if a.names != b.names:
-        a, b = untitled(a, b), untitled(b, a)
+        a, b = by_name_alone(a, b), by_name_alone(b, a)
     if a.lasting != b.lasting:
         a, b = _since(a, b), _since(b, a)
     if a.times != b.times:

@@ -22,7 +22,7 @@ from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.retold import SEARCH
 from recollect.write.settling.roles import turned_about
-from recollect.write.settling.small_words import AUXILIARY, CURRENCIES, HABITUAL
+from recollect.write.settling.small_words import AUXILIARY, BEING, CURRENCIES, HABITUAL, HAVING
 
 NUMBER, NAME, TIME, NEGATION, SUBJECT = "a number", "a name", "a time", "a negation", "whom it is about"
 MODE, TENSE, ORDER, WORDS, DIRECTION = (
@@ -34,8 +34,6 @@ MODE, TENSE, ORDER, WORDS, DIRECTION = (
 )
 
 
-_HAVING = frozenset(["have", "own"])
-_BEING = frozenset(["be", "have"])
 # Who grows a tree, drives a Volvo or lives with a friend has one.
 _KEEPING = frozenset(["grow", "drive", "live"])
 _CAN = frozenset(["can", "cannot"])
@@ -160,7 +158,7 @@ def _narrower(a: Reading, b: Reading) -> bool:
 
 def _user_acts(reading: Reading) -> bool:
     """Whether the user does something or has it done: to have a sister is to do nothing."""
-    return USER in reading.order and not (reading.lead == USER and reading.relation in _HAVING)
+    return USER in reading.order and not (reading.lead == USER and reading.relation in HAVING)
 
 
 def _mode(a: Reading, b: Reading) -> bool:
@@ -232,16 +230,16 @@ def _is_over(then: Reading, now: Reading) -> bool:
     ):
         # "Has painted four fences" and "paints four fences".
         return True
-    if then.past and now.past & _BEING and then.simple and now.simple:
+    if then.past and now.past & BEING and then.simple and now.simple:
         # "Broke down" and "had a breakdown".
         return False
     if "got" in now.order and not now.past and then.past == {"be"}:
         # "Got divorced in May" and "the divorce was in May".
         return False
-    if not now.past and (then.past & _BEING or (now.present & _BEING and then.past & now.words)):
+    if not now.past and (then.past & BEING or (now.present & BEING and then.past & now.words)):
         # "Was a nurse" and "is a nurse", "lived here" and "has a home here".
         return True
-    if not now.past and now.present & _BEING and then.past - now.words - _BEING:
+    if not now.past and now.present & BEING and then.past - now.words - BEING:
         # "Went to school" and "is at school".
         return True
     if then.lead == now.lead and _in_its_past(then) and _in_its_present(now):

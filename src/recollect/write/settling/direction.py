@@ -6,10 +6,8 @@ from recollect.write.settling.finer import LEAVING
 from recollect.write.settling.kin import GETTING, never_kin
 from recollect.write.settling.lexicon import USER, entry, lexicon
 from recollect.write.settling.reading import Reading
-from recollect.write.settling.small_words import CURRENCIES
+from recollect.write.settling.small_words import BEING, CURRENCIES, HAVING
 
-_HAVING = frozenset(["have", "own"])
-_BEING = frozenset(["be", "have"])
 _PLACES = frozenset(["in", "at", "inside"])
 _TURNING = frozenset(
     ["befor", "after", "until", "beneath", "behind", "outsid", "lose", "near", "front", "abov", "opposit", "between"]
@@ -76,7 +74,7 @@ def _leaves(a: Reading, b: Reading) -> bool:
 
 def _is_within(a: Reading, b: Reading) -> bool:
     """Whether the user is somewhere here and has the place there: "is in a bar", "owns a bar"."""
-    has = b.relation in _HAVING and a.relation == "be"
+    has = b.relation in HAVING and a.relation == "be"
     return has and a.lead == b.lead == USER and bool(_PLACES & a.order.keys() - b.order.keys())
 
 
@@ -123,7 +121,7 @@ def _opposed(extra: set[str], shared: set[str]) -> bool:
 
 def _come_apart(a: Reading, b: Reading) -> bool:
     """Whether something comes from someone in the first, and goes to them or is done by them in the other."""
-    there = b.follows.get("to", set()) | b.agents | ({b.lead} if b.relation not in _BEING else set())
+    there = b.follows.get("to", set()) | b.agents | ({b.lead} if b.relation not in BEING else set())
     return any(
         b.origins or ((entry(name).verb or name) in there and not _of_there(name, b))
         for name in a.origins - b.origins

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from recollect.write.settling.lexicon import PERSON, USER, entry, lexicon
 from recollect.write.settling.small_words import CLOCK
 from recollect.write.settling.tokens import Token
+from recollect.write.settling.verb_forms import past_of
 
 # Who comes to know something need not be told of: "discovered that the car is sold".
 _LEARNED = frozenset("discovered found learned learnt realized realised noticed".split())
@@ -109,9 +110,7 @@ def _in_what_time(tokens: list[Token], words: list[str]) -> list[Token]:
     verb, span = words[to + 1] if to + 1 < len(words) else "", tokens[who + 1 : to]
     if verb not in lexicon().becomes and not entry(verb).verb:
         return tokens
-    past = verb + "d" if verb.endswith("e") else verb + "ed"
-    irregular = next((form for form, base in lexicon().past.items() if base == verb), past)
-    return [tokens[who], (irregular, False, False), *tokens[to + 2 :], ("in", False, False), *span]
+    return [tokens[who], (past_of(verb), False, False), *tokens[to + 2 :], ("in", False, False), *span]
 
 
 def _single(tokens: list[Token], words: list[str]) -> list[Token]:

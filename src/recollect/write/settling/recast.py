@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from recollect.write.settling.kin import is_being, kin
-from recollect.write.settling.lexicon import MARK, PERSON, USER, entry, lexicon, stem
+from recollect.write.settling.lexicon import MARK, PERSON, USER, entry, lexicon
 from recollect.write.settling.small_words import BEFORE_NOUNS, OF_BOTH_TIMES
 from recollect.write.settling.tokens import Token
+from recollect.write.settling.verb_forms import going_on, past_of, present_of
 
 _BE = frozenset("is are was were be been being am got gets get".split())
 _HAVE = frozenset("has have had".split())
@@ -49,8 +48,6 @@ _OF_GOODS = frozenset(
     "learned learnt learning inherit inherits inherited rent "
     "rents rented renting lease leases leased".split()
 )
-# "Win" becomes "winning", "begin" "beginning"; "show" and "beat" double nothing.
-_DOUBLED = re.compile(r"(?:be)?[^aeiou]*[aeiou][^aeiouwxy]")
 _NO_CLAUSE = frozenset("because when if while who which that but although unless whenever where".split())
 
 
@@ -125,19 +122,9 @@ def _with_what(tokens: list[Token], words: list[str]) -> list[Token]:
     if not entry(words[end + 1]).verb:
         return tokens
     verb = words[end + 1]
-    deed = _past(verb) if words[use] == "used" and words[use - 1] not in _BE | _HAVE else verb
+    deed = past_of(verb) if words[use] == "used" and words[use - 1] not in _BE | _HAVE else verb
     tool: list[Token] = [("with", False, False), *tokens[use + 1 : end]]
     return [*tokens[:use], (deed, False, False), *tokens[end + 2 :], *tool]
-
-
-def _past(verb: str) -> str:
-    """A form of a verb that tells of the past."""
-    irregular = next((form for form, base in lexicon().past.items() if base == verb), None)
-    if irregular or verb in OF_BOTH_TIMES:
-        return irregular or verb
-    if verb.endswith("e"):
-        return verb + "d"
-    return verb + (verb[-1] if _DOUBLED.fullmatch(verb) else "") + "ed"
 
 
 def _plainly(tokens: list[Token], words: list[str]) -> list[Token]:
@@ -212,9 +199,9 @@ def _active(tokens: list[Token], words: list[str]) -> list[Token]:
     if "being" in helpers:
         # "Is being sold by" is "is selling".
         kept = [tokens[at] for at in range(start, done) if words[at] != "being"]
-        verb: Token = (_going_on(words[done]), False, False)
+        verb: Token = (going_on(words[done]), False, False)
     else:
-        verb = tokens[done] if not _OVER.isdisjoint(helpers) else (_present(words[done]), False, False)
+        verb = tokens[done] if not _OVER.isdisjoint(helpers) else (present_of(words[done]), False, False)
     who = tokens[by + 1 : end]
     if not _THE_USER.isdisjoint(words[:by]):
         who = _the_users(who)
@@ -236,7 +223,7 @@ def _active_headline(tokens: list[Token], words: list[str], by: int, end: int) -
     others = (entry(word).past for at, word in enumerate(words) if at != done)
     if not done or words[done] in _LASTING or any(others) or end == by + 1 or not _may_act(words[by + 1 : end]):
         return tokens
-    verb: Token = (words[done] if words[done] in OF_BOTH_TIMES else _present(words[done]), False, False)
+    verb: Token = (words[done] if words[done] in OF_BOTH_TIMES else present_of(words[done]), False, False)
     return [*tokens[by + 1 : end], verb, *_moved(tokens[:done]), *tokens[done + 1 : by], *tokens[end:]]
 
 
@@ -267,26 +254,6 @@ def _moved(tokens: list[Token]) -> list[Token]:
     is_everyday = entry(word).verb in kin() or word.endswith(("ed", "ing", "ly"))
     is_name = capital and not is_everyday and (word not in lexicon().becomes or len(tokens) == 1)
     return [(word, capital, not is_name), *tokens[1:]]
-
-
-def _present(word: str) -> str:
-    """A form of a verb that tells of no past, given its participle."""
-    known = lexicon().past.get(word)
-    if known:
-        return known
-    # "Pulled" is of "pull", "filed" of "file", "stopped" of "stop": whichever has the same stem.
-    forms = (word[:-2], word[:-1], word[:-3])
-    return next((form for form in forms if stem(form) == stem(word)), word[:-1])
-
-
-def _going_on(word: str) -> str:
-    """The form of a verb that tells what goes on, given its participle."""
-    if word.endswith("ed"):
-        return word[:-2] + "ing"
-    base = _present(word)
-    if base.endswith("e") and not base.endswith("ee"):
-        return base[:-1] + "ing"
-    return base + (base[-1] if _DOUBLED.fullmatch(base) else "") + "ing"
 
 
 def _from_the_giver(tokens: list[Token], words: list[str]) -> list[Token]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from recollect.write.settling.kin import tells_of_beings
 from recollect.write.settling.lexicon import HE, PERSON, SHE, USER, entry
 from recollect.write.settling.reading import Reading
-from recollect.write.settling.small_words import OF_BOTH_TIMES
+from recollect.write.settling.small_words import BEING, OF_BOTH_TIMES
 
 _NAMING = frozenset(["name", "named", "called", "call"])
 _GETTING = frozenset("get gets getting got receive receives received".split())
-_BEING = frozenset(["be", "have"])
 
 
 def turned_about(a: Reading, b: Reading) -> bool:
@@ -55,7 +54,7 @@ def _changed_places(a: Reading, b: Reading) -> bool:
     """Whether two have changed places about what is done: "a cart pulls a tractor" and "a tractor pulls a cart"."""
     if a.of_user or b.of_user or a.agents or b.agents or a.undergone or b.undergone:
         return False
-    verbs = ((a.present | a.past | OF_BOTH_TIMES) & (b.present | b.past | (OF_BOTH_TIMES & b.words))) - _BEING
+    verbs = ((a.present | a.past | OF_BOTH_TIMES) & (b.present | b.past | (OF_BOTH_TIMES & b.words))) - BEING
     if not verbs:
         return False
     shared = [(a.order[part], b.order[part]) for part in a.order if part in b.order and _acts(part, a, b)]
@@ -101,7 +100,7 @@ def _undergone(a: Reading, b: Reading) -> bool:
 
 def _lead_changed(a: Reading, b: Reading) -> bool:
     """Whether the user acts in the first and someone named there in the other: "I called Sam", "Sam called me"."""
-    if a.lead != USER or b.relation in _BEING or a.agents or b.agents:
+    if a.lead != USER or b.relation in BEING or a.agents or b.agents:
         return False
     if a.relation == "be":
         # "I am a mentor to two interns" and "two interns mentor me".
@@ -114,14 +113,14 @@ def _actors(a: Reading, b: Reading, leads: set[str]) -> set[str]:
     names = {entry(name).verb or name for name in (a.names | b.names) - (a.placed & b.placed)}
     # "Lives in Toronto" and "Toronto is home".
     places = {entry(name).verb for name in a.placed | b.placed}
-    names -= {each.lead for each in (a, b) if each.relation in _BEING} & places
+    names -= {each.lead for each in (a, b) if each.relation in BEING} & places
     alike = {part for pivot, those in a.follows.items() for part in those & b.follows.get(pivot, set())}
     found = names - alike | {part for part in a.order if part[0] == PERSON}
     if a.lead == b.lead:
         # "Oslo Ltd bought Rome Ltd" and "Oslo Ltd was bought by Rome Ltd".
         return found | {a.lead} if a.agents != b.agents else found
     led = set().union(*a.follows.values(), *b.follows.values())
-    acts = leads & (({a.may_name, b.may_name} | names) - led) and not {a.relation, b.relation} & _BEING
+    acts = leads & (({a.may_name, b.may_name} | names) - led) and not {a.relation, b.relation} & BEING
     return found | {a.lead, b.lead} if acts else found
 
 

@@ -44,6 +44,8 @@ SIDES = frozenset(["befor", "after", "until"])
 WITHIN = frozenset("not never also already just recently always".split())
 DEGREES = frozenset("some little fluent basic native perfect poor".split())
 MODALS = frozenset("should must will can may might would to never not usually".split())
+# As readings hold them: what one only is or has, and what one has.
+BEING, HAVING = frozenset(["be", "have"]), frozenset(["have", "own"])
 MONEY = frozenset("$€£¥₹")
 CURRENCIES = frozenset("dollar euro pound yen rupe franc".split())
 ENGLISH_NUMBERS = frozenset(

@@ -155,6 +155,18 @@ def test_nothing_worth_keeping_gives_no_results(mem0: MemoryClient) -> None:
     assert mem0.add("Hello!", user_id="alex")["results"] == []
 
 
+@pytest.mark.parametrize("infer", [True, False])
+def test_what_nobody_sees_is_no_reason_to_refuse_the_rest(mem0: MemoryClient, infer: bool) -> None:
+    for unseen in ("", " ", "\x10", "\0", "\u200b", [{"role": "user", "content": "\x10"}]):
+        assert mem0.add(unseen, user_id="alex", infer=infer)["results"] == []
+    heard = mem0.add(
+        [{"role": "user", "content": "\x10"}, {"role": "user", "content": "I live in Os\u200blo."}],
+        user_id="alex",
+        infer=infer,
+    )
+    assert said(heard) == ["User lives in Oslo" if infer else "I live in Oslo."]
+
+
 def test_the_async_client_makes_its_round_too(host: str) -> None:
     async def round_trip() -> None:
         async with AsyncMemoryClient(api_key="any", host=host) as mem0:

@@ -23,6 +23,7 @@ from recollect.http.doors.mem0_filter_schema import MOST_CHARS, Filters, Metadat
 from recollect.http.doors.mem0_names import FIELDS, Names, read_names
 from recollect.http.doors.mem0_shapes import MEMORY_ID
 from recollect.model.query import MAX_VALUES
+from recollect.model.text import MAX_TEXT_BYTES
 
 _SAID: list[JsonValue] = [{"role": "user", "content": "I'm allergic to peanuts"}]
 _FILTERS: dict[str, JsonValue] = {"AND": [{"user_id": "alex"}, {"created_at": {"gte": "2026-01-01"}}]}
@@ -99,7 +100,7 @@ class Mem0Add(Naming):
         }
     )
 
-    messages: Words | _Message | list[_Message]
+    messages: Annotated[str, Field(max_length=MAX_TEXT_BYTES)] | _Message | list[_Message]
     filters: _NamesInFilter | None = Field(default=None, description="Names, where clients put them there.")
     metadata: dict[str, Any] | None = None
     infer: bool = True

@@ -18,6 +18,7 @@ from recollect.http.doors.mem0_filters import ANYONE, NOTHING, filter_for, owner
 from recollect.http.doors.mem0_names import Names, read_id, shown_id
 from recollect.model.asked import read_messages
 from recollect.model.filters import where
+from recollect.model.invisible import normalise_invisible
 from recollect.model.job import JobState
 from recollect.model.memory import MemoryRecord, Trust
 from recollect.model.message import role_of, text_of
@@ -48,10 +49,12 @@ async def add(service: Service, caller: Caller, asked: given.Mem0Add) -> shapes.
     results = []
     metadata = {**(asked.metadata or {}), **names.told}
     for message in read_messages(asked.messages):
-        if role_of(message) in tuple(Role) and text_of(message.get("content")).strip():
-            trust = Trust.HIGH if role_of(message) == Role.USER else Trust.LOW
+        # What nobody sees says nothing, and is no reason to refuse the rest.
+        role, text = role_of(message), normalise_invisible(text_of(message.get("content")))
+        if role in tuple(Role) and text.strip():
+            trust = Trust.HIGH if role == Role.USER else Trust.LOW
             given = {**fields, "metadata": metadata, "trust": str(trust)}
-            new = NewMemory(content=text_of(message.get("content")), fields=given)
+            new = NewMemory(content=text, fields=given)
             outcome = await service.add(scope, new, by=caller.by())
             results.append(_added(outcome.record, caller, "ADD" if outcome.changed else "NONE"))
     return shapes.Mem0Added(results=results, status="SUCCEEDED")

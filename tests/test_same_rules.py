@@ -209,6 +209,36 @@ RULES = """
 = He found out the well was dry | He learned the well was dry
 = The city raised the fee | The city increased the fee
 = She writes about conferences | She is writing about a conference
+# Two capitals are the initials of a court or a committee, and of no place or person.
+= Ghana Supreme Court frees the editor | Ghana SC frees the editor
+= The user works at the SC | The user works at the Supreme Court
+! Ghana Supreme Court frees the editor | Ghana HC frees the editor
+! The user lives in NH | The user lives in New Haven
+! The user works for PM | The user works for Peter Meyer
+# Who quotes someone may tell what is around it as so then or as so now.
+= The mayor said the crews are "dead tired" | The mayor said the crews were "dead tired"
+= "Dead tired" is what the crews were, the mayor said | The mayor said "dead tired" is what the crews are
+! The mayor said the crews are "dead tired" | The mayor said the crews are not "dead tired"
+! The mayor said the crews are "dead tired" | The vicar said the crews were "dead tired"
+! The mayor says the bridge is safe | The mayor said the bridge was safe
+! Anna said she "lives" in Rome | Anna said she "lived" in Rome
+# Who likes a thing need not like what is done with it; who likes walks likes walking.
+= The user likes walks | The user likes walking
+= The user loves to fish | The user loves fishing
+= The user would rather text than call | The user prefers texting to calling
+! The user likes fish | The user likes fishing
+! The user hates shops | The user hates shopping
+! The user enjoys paintings | The user enjoys painting
+# What is always done is done more than often.
+= The user often skips lunch | The user frequently skips lunch
+! The user always skips lunch | The user often skips lunch
+! The user always skips lunch | The user usually skips lunch
+# A fire is made, lit, built or started.
+= The scouts are making a fire | The scouts are lighting a fire
+= The user built a fire on the beach | The user started a fire on the beach
+! The user makes a fire | The user made a fire
+! The user lit a fire | The user put out a fire
+! The user made a fire | The user fired a maid
 """
 
 

@@ -22,7 +22,7 @@ from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.retold import SEARCH
 from recollect.write.settling.roles import turned_about
-from recollect.write.settling.small_words import AUXILIARY, BEING, CURRENCIES, HABITUAL, HAVING
+from recollect.write.settling.small_words import AUXILIARY, BEING, CURRENCIES, HABITUAL, HAVING, LIKING
 
 NUMBER, NAME, TIME, NEGATION, SUBJECT = "a number", "a name", "a time", "a negation", "whom it is about"
 MODE, TENSE, ORDER, WORDS, DIRECTION = (
@@ -40,6 +40,9 @@ _CAN = frozenset(["can", "cannot"])
 _LASTING = frozenset("last live work stay know own hold rent".split())
 _TO_COME = frozenset(["next", "tomorrow", "soon"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
+_OFTEN = frozenset("often frequently usually normally typically".split())
+# Who likes walks likes walking; who likes fish need not like fishing.
+_DEEDS = frozenset("walk run swim hike dance ride climb travel sleep work talk chat research".split())
 
 
 def differs(a: str, b: str) -> str:
@@ -163,6 +166,8 @@ def _user_acts(reading: Reading) -> bool:
 
 def _mode(a: Reading, b: Reading) -> bool:
     apart = (a.marks ^ b.marks) - {PLEASE, GROUP}
+    if _always(a, b) or _always(b, a):
+        return True
     if not _several(a, b) or not _several(b, a):
         return True
     if apart == {SOME} and GROUP in (a.marks if SOME in a.marks else b.marks):
@@ -203,6 +208,12 @@ def _mode(a: Reading, b: Reading) -> bool:
     return bool(apart)
 
 
+def _always(a: Reading, b: Reading) -> bool:
+    """Whether the first does always what the other often does."""
+    often = "always" not in b.order and not _OFTEN.isdisjoint(b.order)
+    return often and "always" in a.order and _OFTEN.isdisjoint(a.order)
+
+
 def _is_to_be(headline: Reading, other: Reading) -> bool:
     """Whether the first tells the future as headlines do: "city to ban cars" and "city will ban cars"."""
     told = "to" in headline.order and "to" not in other.order
@@ -220,6 +231,9 @@ def _tense(a: Reading, b: Reading) -> bool:
 
 def _is_over(then: Reading, now: Reading) -> bool:
     """Whether something was so for the first that is so for the other."""
+    if then.quotes and now.quotes and then.lead == now.lead and then.past - now.past == {"be"}:
+        # 'The mayor said he is "appalled"' and 'the mayor said he was "appalled"': the words tell when.
+        return False
     if {WANT, MUST} & then.marks & now.marks and "be" in then.past - now.past:
         # "Needed it done" and "needs it done".
         return True
@@ -261,7 +275,7 @@ def _in_its_present(reading: Reading) -> bool:
 
 def _words(a: Reading, b: Reading) -> bool:
     """Whether each says something that the other does not; what it says again may stand in the place of that."""
-    if _other_deed(a, b) or _other_deed(b, a):
+    if _other_deed(a, b) or _other_deed(b, a) or _only_the_thing(a, b) or _only_the_thing(b, a):
         return True
     mine, theirs = a.words - b.words, b.words - a.words
     again = (b.repeated - a.repeated) & a.words if mine else (a.repeated - b.repeated) & b.words
@@ -272,3 +286,13 @@ def _other_deed(a: Reading, b: Reading) -> bool:
     """Whether the user only has here what they do something with there: "has two dogs", "carries two dogs"."""
     has = a.relation == "have" or (a.numbers and not GETTING.isdisjoint(a.order))
     return bool(has and a.lead == b.lead == USER and b.relation in b.words - a.words - _KEEPING)
+
+
+def _only_the_thing(a: Reading, b: Reading) -> bool:
+    """Whether the first likes what the other likes to do something with: "likes shops", "likes shopping"."""
+    liked = next((at + 1 for word, at in a.order.items() if word in LIKING), None)
+    things = {word for word in b.doing - a.doing if word in a.words and a.order[word] == liked}
+    if not things or a.lesser or "to" in a.order:
+        return False
+    done = {entry(word).verb for word in a.order if word.endswith("ing")}
+    return bool(things - done - {entry(word).verb for word in _DEEDS})

@@ -102,6 +102,9 @@ def _by_initials(reading: Reading, other: Reading) -> Reading:
         told = sorted(reading.names - other.order.keys(), key=lambda name: reading.order.get(name, 0))
         if len(told) != len(short) or "".join(name[0] for name in told) != short:
             continue
+        if len(short) == 2 and not is_being(told[-1]):
+            # Two letters stand for much: NH is New Haven to one and New Hampshire to another. SC is a court.
+            continue
         first, last = (reading.order.get(name, 0) for name in (told[0], told[-1]))
         if last - first == len(short) - 1:
             known, *rest = (entry(name).verb or name for name in told)

@@ -20,8 +20,7 @@ from recollect.write.settling.titled import untitled
 from recollect.write.settling.tokens import Token, tokens_of
 from recollect.write.settling.walk import Walk
 
-# Two letters stand for too much: NH is New Haven to one and New Hampshire to another.
-_INITIALS = re.compile(r"\b[A-Z]{3,5}\b")
+_INITIALS = re.compile(r"\b[A-Z]{2,5}\b")
 
 
 def read(text: str) -> Reading:
@@ -38,6 +37,7 @@ def read(text: str) -> Reading:
     reading.may_name = "" if reading.bare in kin() else reading.bare
     reading.ordered = _is_order(tokens)
     reading.simple = ", " not in plain and CLAUSES.isdisjoint(reading.order)
+    reading.quotes = '"' in plain and "said" in reading.order
     reading.listed = ", " in plain or not JOINS.isdisjoint(reading.order)
     return reading
 

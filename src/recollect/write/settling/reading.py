@@ -70,6 +70,8 @@ class Reading:
     # Whether something has been so for a time that is told, and whether something is looked for, whichever it be.
     lasting: bool = False
     seeks: bool = False
+    # Whether it tells what someone said in their own words.
+    quotes: bool = False
     # Whether it names several things, parted by commas or joined by "and".
     listed: bool = False
     # Each word and person as first met, with how many words of weight had come up to then.

@@ -269,7 +269,10 @@ def is_being(word: str) -> bool:
 @cache
 def never_kin() -> Mapping[str, set[str]]:
     """The words that must not stand for a word of weight, whatever else says so."""
-    return {entry(word).verb: {entry(each).verb for each in others} for word, others in lexicon().apart.items()}
+    found: dict[str, set[str]] = {}
+    for word, others in lexicon().apart.items():
+        found.setdefault(entry(word).verb, set()).update(entry(each).verb for each in others)
+    return found
 
 
 @cache

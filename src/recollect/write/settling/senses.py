@@ -9,7 +9,7 @@ from recollect.write.settling.tokens import Token
 
 _DOUBLE = frozenset(
     "called left under below doctor professor prof consider considers considered before following down aged "
-    "pair little small ex".split()
+    "pair little small ex broke".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
@@ -89,6 +89,9 @@ def _meant(word: str, before: str, after: Token) -> str:
     if word == "aged":
         # "Died aged 90" and "died at 90".
         return "" if entry(after[0]).number else word
+    if word == "broke":
+        # Who broke a vase need not be broke.
+        return "penniless" if before in _BEING else word
     if word == "following":
         return word if before in _BEING else "after"
     if word == "left":

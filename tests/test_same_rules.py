@@ -233,6 +233,22 @@ RULES = """
 = The user often skips lunch | The user frequently skips lunch
 ! The user always skips lunch | The user often skips lunch
 ! The user always skips lunch | The user usually skips lunch
+# What a dictionary finds alike may be two things to whoever says it.
+= The user's boss is sick | The user's boss is ill
+= The user has poor eyesight | The user has bad eyesight
+= The user gives lessons in Thai | The user teaches Thai
+! The user's boss is ill | The user's boss is bad
+! The user's aunt is elderly | The user's aunt is large
+! The user likes hot soup | The user likes spicy soup
+! The user cooked two eggs | The user fried two eggs
+! The user is broke | The user is broken
+! The user likes turkey | The user likes Turkish
+! The user's sister is a chef | The user's sister is a boss
+! The user is looking for a plane | The user is looking for a holiday
+! The user has a boat | The user has a canoe
+! The user hugged Anna | The user kissed Anna
+! The user inherited the house | The user left the house
+! The user lost to Tom | The user beat Tom
 # A fire is made, lit, built or started.
 = The scouts are making a fire | The scouts are lighting a fire
 = The user built a fire on the beach | The user started a fire on the beach

@@ -8,12 +8,17 @@ from recollect.write.settling.reading import Reading
 from recollect.write.settling.small_words import BEING, OF_BOTH_TIMES
 
 _NAMING = frozenset(["name", "named", "called", "call"])
+# Two sides of one thing, so that with the same one doing both it is two things.
+_SIDES = {"inherits": "leaves", "inherited": "left"}
 _GETTING = frozenset("get gets getting got receive receives received".split())
 
 
 def turned_about(a: Reading, b: Reading) -> bool:
     """Whether someone does what is done to them in the other, or has what is another's there."""
     if bool(a.lesser) != bool(b.lesser) or not (a.lesser <= b.lesser or b.lesser <= a.lesser):
+        return True
+    if a.lead == b.lead and not (a.undergone or b.undergone) and (_other_side(a, b) or _other_side(b, a)):
+        # "Inherits the house" and "leaves the house".
         return True
     if _told_apart(a.degrees, b.degrees) or _told_apart(a.owners, b.owners):
         # "Some Turkish" and "fluent Turkish"; "my landlord is Sam" and "I am Sam's landlord".
@@ -48,6 +53,10 @@ def turned_about(a: Reading, b: Reading) -> bool:
     mine = _in_order(a, [part for part in a.order if part in actors and part in b.order])
     theirs = _in_order(b, [part for part in b.order if part in actors and part in a.order])
     return len(mine) > 1 and mine != theirs and _clusters(a, mine) != _clusters(b, theirs)
+
+
+def _other_side(a: Reading, b: Reading) -> bool:
+    return any(word in a.order and other in b.order for word, other in _SIDES.items())
 
 
 def _changed_places(a: Reading, b: Reading) -> bool:

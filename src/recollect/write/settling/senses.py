@@ -19,6 +19,7 @@ _WAYS = frozenset(
 )
 _BEING = frozenset("is am are was were been started".split())
 _MONEY = frozenset("$€£¥₹")
+_PLACING = frozenset(["in", "from", "to"])
 
 
 # English words that are small words elsewhere, each with a form that is nothing but English.
@@ -34,8 +35,11 @@ _ENGLISH = {
     "mit": "mits",
     "als": "alses",
     "est": "ests",
+    # In German it is the boss.
+    "chef": "cook",
+    "chefs": "cooks",
 }
-_CUES = _DOUBLE | _ENGLISH.keys()
+_CUES = _DOUBLE | _ENGLISH.keys() | {"turkey"}
 _OF_ENGLISH = frozenset("the with from user user's are and has his her their my of wearing".split())
 
 
@@ -50,6 +54,9 @@ def by_sense(tokens: list[Token]) -> list[Token]:
         after: Token = tokens[at + 1] if at + 1 < len(tokens) else ("", False, False)
         if token[0] in _ENGLISH:
             meant = _ENGLISH[token[0]] if is_english or before in _DETERMINES else token[0]
+        elif token[0] == "turkey":
+            # Who likes turkey need not like Turkey.
+            meant = token[0] if token[1] or before in _PLACING else "turkeycock"
         elif token[0] == "pair":
             # "A pair of dogs" are two, "a pair of glasses" is one.
             meant = "two" if after[0] == "of" and _are_beings(tokens[at + 2 : at + 5]) else "pair"

@@ -249,6 +249,19 @@ RULES = """
 ! The user hugged Anna | The user kissed Anna
 ! The user inherited the house | The user left the house
 ! The user lost to Tom | The user beat Tom
+# What is on a box is not in it, and who is off work is not at work.
+= The spare key is inside the box | The spare key is in the box
+= The user reads on the train | The user reads in the train
+= The user prefers tea over coffee | The user prefers tea to coffee
+! The spare key is in the box | The spare key is on the box
+! The passport is in the desk | The passport is on the desk
+! The user swims despite the cold | The user swims because of the cold
+! The user is off work | The user is at work
+! The user drove through Rome | The user drove to Rome
+! The user lives across from the school | The user lives in the school
+! The user looks like Anna | The user looks at Anna
+! The user heard about Anna | The user heard from Anna
+! The user works through an agency | The user works for an agency
 # A fire is made, lit, built or started.
 = The scouts are making a fire | The scouts are lighting a fire
 = The user built a fire on the beach | The user started a fire on the beach

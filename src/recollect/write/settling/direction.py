@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recollect.write.settling.finer import LEAVING
+from recollect.write.settling.governed import told_by_another
 from recollect.write.settling.kin import GETTING, never_kin
 from recollect.write.settling.lexicon import USER, entry, lexicon
 from recollect.write.settling.reading import Reading
@@ -35,6 +36,7 @@ def other_way(a: Reading, b: Reading) -> bool:
         or (a.numbers and (a.words ^ b.words) & _LESS)
         or _in_and_out(a, b)
         or _in_and_out(b, a)
+        or told_by_another(a, b)
     ):
         return True
     if ((a.words ^ b.words) - _TURNING) & (a.follows.get("from", set()) | b.follows.get("from", set())):

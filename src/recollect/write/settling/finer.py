@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recollect.write.settling.governed import note_governed
 from recollect.write.settling.lexicon import MARK, PERSON, SOME, USER, entry
 from recollect.write.settling.linked import note_links
 from recollect.write.settling.reading import Reading
@@ -60,6 +61,7 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
         # "Tea over coffee" is a choice, but a dog just runs over the grass.
         reading.lesser = set()
     note_links(words, reading)
+    note_governed(words, reading)
 
 
 def is_plural(word: str) -> bool:

@@ -241,6 +241,7 @@ def _renamed(reading: Reading, becomes: Mapping[str, str]) -> Reading:
         owners={name(word): name(owner) for word, owner in reading.owners.items()},
         follows={pivot: names(words) for pivot, words in reading.follows.items()},
         beside={pivot: names(words) for pivot, words in reading.beside.items()},
+        governed={name(word): by for word, by in reading.governed.items()},
         opening=name(reading.opening),
         lead=name(reading.lead),
         relation=name(reading.relation),

@@ -65,8 +65,9 @@ class Reading:
     # Whether it is an order to whoever reads it ("keep it short"), and whether it has but one clause.
     ordered: bool = False
     simple: bool = False
-    # What stands behind "with" and "for".
+    # What stands behind "with" and "for"; and for each thing the small words behind which it stands.
     beside: dict[str, set[str]] = field(default_factory=dict)
+    governed: dict[str, set[str]] = field(default_factory=dict)
     # Whether something has been so for a time that is told, and whether something is looked for, whichever it be.
     lasting: bool = False
     seeks: bool = False

@@ -250,7 +250,6 @@ RULES = """
 ! The user inherited the house | The user left the house
 ! The user lost to Tom | The user beat Tom
 # What is on a box is not in it, and who is off work is not at work.
-= The spare key is inside the box | The spare key is in the box
 = The user reads on the train | The user reads in the train
 = The user prefers tea over coffee | The user prefers tea to coffee
 ! The spare key is in the box | The spare key is on the box
@@ -262,6 +261,30 @@ RULES = """
 ! The user looks like Anna | The user looks at Anna
 ! The user heard about Anna | The user heard from Anna
 ! The user works through an agency | The user works for an agency
+# A sign is part of a number, a grade or a name.
+= The freezer is set to -18 degrees | The freezer is set to minus 18 degrees
+= The user's team won the final 3 to 1 | The user's team won the final 3-1
+= The user owns 5% of the firm | The user owns 5 percent of the firm
+= The user works 9-5 | The user works 9 to 5
+! The user's blood type is A+ | The user's blood type is A-
+! The user's blood type is O- | The user's blood type is O
+! The user codes in C++ | The user codes in C#
+! The user codes in C | The user codes in C++
+! The song is in F# | The song is in F
+! The freezer is set to -18 degrees | The freezer is set to 18 degrees
+! The user's balance is -$200 | The user's balance is $200
+! The user parks on floor -1 | The user parks on floor 1
+! The user's team won 3-1 | The user's team won 1-3
+! The deadline is 03/04/2026 | The deadline is 04/03/2026
+! The user's blood pressure is 130/85 | The user's blood pressure is 85/130
+! The user owns 5% of the firm | The user owns 5 of the firm
+# A word that is a name, too, is not that name.
+= Lily starts school in September | In September Lily starts school
+! The user visits Ms Green | The user visits green
+! The user owns a share of Apple | The user owns an apple
+# Who rents a flat out does not rent it, and decaf coffee is no coffee.
+! The user rents a flat | The user rents out a flat
+! The user drinks coffee | The user drinks decaf coffee
 # A fire is made, lit, built or started.
 = The scouts are making a fire | The scouts are lighting a fire
 = The user built a fire on the beach | The user started a fire on the beach

@@ -38,6 +38,7 @@ MODE, TENSE, ORDER, WORDS, DIRECTION = (
 _KEEPING = frozenset(["grow", "drive", "live"])
 _CAN = frozenset(["can", "cannot"])
 _LASTING = frozenset("last live work stay know own hold rent".split())
+_PERCENT = "percent"
 _TO_COME = frozenset(["next", "tomorrow", "soon"])
 _HABITS = frozenset("usually normally typically generally always often regularly".split())
 _OFTEN = frozenset("often frequently usually normally typically".split())
@@ -73,6 +74,8 @@ def differing(a: Reading, b: Reading) -> str:
 def _value(a: Reading, b: Reading) -> str:
     if a.numbers != b.numbers or (len(a.numbers) > 1 and _counted_apart(a, b)) or _others_counted(a, b):
         return NUMBER
+    if a.numbers and _PERCENT in a.words ^ b.words:
+        return NUMBER
     if a.times != b.times:
         return TIME
     mine, theirs = a.words & CURRENCIES, b.words & CURRENCIES
@@ -86,6 +89,9 @@ def _value(a: Reading, b: Reading) -> str:
 
 def _met(name: str, other: Reading) -> bool:
     """Whether the other has a name too; one that is a known word may be there in another form: EUR and euros."""
+    if name in lexicon().given and name not in other.names and name in other.order:
+        # "Ms Green" is not green.
+        return entry(name).verb in (other.opening, other.bare)
     return name in other.order or (name in lexicon().becomes and entry(name).verb in other.words)
 
 

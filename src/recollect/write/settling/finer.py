@@ -41,6 +41,9 @@ def note_details(tokens: list[Token], reading: Reading) -> None:
             reading.follows.setdefault("to", set()).add(entry(word).verb)
         if before in _STEPS and (entry(word).number or word in MONEY):
             _note_step(reading, words, at)
+        if "/" in word and word[0].isdigit():
+            # "130/85" is not "85/130", nor a third of April a fourth of March.
+            reading.degrees |= {"/" + part.lstrip("0"): str(place) for place, part in enumerate(word.split("/"))}
         if before in MONEY and entry(word).number:
             # Of two sums each keeps its own: "$5 and €6".
             reading.degrees["$" + word.replace(",", "")] = before

@@ -15,9 +15,15 @@ Token: TypeAlias = tuple[str, bool, bool]
 _PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff]"
     r"|\d(?:[\d.,:/]*\d)?[^\W\d_\u3040-\u30ff\u3400-\u9fff]*"
+    # Signs that are part of a name, a grade or a number: C++, F#, Disney+, A-, -5.
+    r"|(?<!\w)[^\W\d_]\w*(?:\+{1,2}|#)(?!\w)|(?<!\w)[A-Z]\*(?![\w*])|(?<!\w)(?:AB|[ABCDO])-(?![\w-])"
+    r"|(?<![\w)])[-\u2212](?=[$€£¥₹]?\d)"
     r"|[^\W\d_\u3040-\u30ff\u3400-\u9fff][^\W_\u3040-\u30ff\u3400-\u9fff]*(?:'[^\W\d_]+)*"
     r"|[$€£¥₹%]|[.!?;:]"
 )
+_MINUS = frozenset("-\u2212")
+# A score, or from when to when: 3-1.
+_JOINED = re.compile(r"\d{1,3}-\d{1,3}")
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)")
 # A label is one name too: eu-west-1.
 _LABEL = re.compile(r"[^\W\d_]\w*(?:-\w+)*-\d+")
@@ -48,6 +54,8 @@ def tokens_of(text: str) -> list[Token]:
         if piece in _ENDS:
             opens = True
             continue
+        if piece in _MINUS:
+            piece = "minus"
         lower = piece.lower()
         if "'" in lower:
             found += _parted(lower, piece[0].isupper(), opens)
@@ -73,6 +81,8 @@ def _chunked(text: str) -> Iterator[str]:
             yield chunk.strip(_AROUND) or chunk
         elif _LABEL.fullmatch(chunk.strip(_AROUND)):
             yield chunk.strip(_AROUND)
+        elif _JOINED.fullmatch(chunk.strip(_AROUND)):
+            yield chunk.strip(_AROUND).replace("-", "/")
         elif date := _ISO_DATE.match(chunk):
             yield date[1]
             yield f"{TIME}m{int(date[2])}"

@@ -285,6 +285,10 @@ RULES = """
 # Who rents a flat out does not rent it, and decaf coffee is no coffee.
 ! The user rents a flat | The user rents out a flat
 ! The user drinks coffee | The user drinks decaf coffee
+= The user eats gluten free | The user eats gluten-free
+! The user eats gluten | The user eats gluten-free
+! The user eats gluten | The user eats gluten free
+! The user lives in room 3A | The user lives in room 3B
 # A fire is made, lit, built or started.
 = The scouts are making a fire | The scouts are lighting a fire
 = The user built a fire on the beach | The user started a fire on the beach

@@ -12,6 +12,8 @@ _NUMBER = re.compile(r"(\d(?:[\d.,:/]*\d)?)(\w*)")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _ORDINALS = frozenset(["st", "nd", "rd", "th"])
 _HALVES = frozenset(["am", "pm"])
+# Room 3A is not room 3B; other letters are units, as in 5m.
+_LETTERS = frozenset("abde")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ def number_in(word: str, after: str) -> Quantity:
         return Quantity(numbers=(plain_number(digits, scales[suffix]),))
     if not suffix and len(after) > 1 and after in scales:
         return Quantity(numbers=(plain_number(digits, scales[after]),), taken=2)
+    if suffix in _LETTERS:
+        return Quantity(numbers=(plain_number(digits, 1) + suffix,))
     return Quantity(numbers=(plain_number(digits, 1),), unit="" if suffix in _ORDINALS else suffix)
 
 

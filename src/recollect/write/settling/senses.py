@@ -5,11 +5,11 @@ from __future__ import annotations
 from recollect.write.settling.kin import is_being
 from recollect.write.settling.lexicon import PERSON, entry
 from recollect.write.settling.small_words import CHILDREN, WHOSE
-from recollect.write.settling.tokens import Token
+from recollect.write.settling.tokens import LACKING, Token
 
 _DOUBLE = frozenset(
     "called left under below doctor professor prof consider considers considered before following down aged "
-    "pair little small ex broke".split()
+    "pair little small ex broke free".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
@@ -19,6 +19,9 @@ _WAYS = frozenset(
 )
 _BEING = frozenset("is am are was were been started".split())
 _MONEY = frozenset("$€£¥₹")
+_SUBSTANCES = frozenset(
+    "gluten sugar dairy lactose alcohol caffeine nut peanut meat fat salt egg soy wheat drug smoke debt tax".split()
+)
 _PLACING = frozenset(["in", "from", "to"])
 
 
@@ -96,6 +99,9 @@ def _meant(word: str, before: str, after: Token) -> str:
     if word == "aged":
         # "Died aged 90" and "died at 90".
         return "" if entry(after[0]).number else word
+    if word == "free":
+        # "Gluten free" is written with a hyphen or without.
+        return LACKING if before in _SUBSTANCES else word
     if word == "broke":
         # Who broke a vase need not be broke.
         return "penniless" if before in _BEING else word

@@ -24,6 +24,8 @@ _PIECE = re.compile(
 _MINUS = frozenset("-\u2212")
 # A score, or from when to when: 3-1.
 _JOINED = re.compile(r"\d{1,3}-\d{1,3}")
+# What is sugar-free has none.
+_FREE, LACKING = "-free", "freeof"
 _ISO_DATE = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)")
 # A label is one name too: eu-west-1.
 _LABEL = re.compile(r"[^\W\d_]\w*(?:-\w+)*-\d+")
@@ -81,6 +83,9 @@ def _chunked(text: str) -> Iterator[str]:
             yield chunk.strip(_AROUND) or chunk
         elif _LABEL.fullmatch(chunk.strip(_AROUND)):
             yield chunk.strip(_AROUND)
+        elif (bare := chunk.strip(_AROUND)).endswith(_FREE):
+            yield bare.removesuffix(_FREE)
+            yield LACKING
         elif _JOINED.fullmatch(chunk.strip(_AROUND)):
             yield chunk.strip(_AROUND).replace("-", "/")
         elif date := _ISO_DATE.match(chunk):

@@ -15,11 +15,10 @@ Token: TypeAlias = tuple[str, bool, bool]
 _PIECE = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff]"
     r"|\d(?:[\d.,:/]*\d)?[^\W\d_\u3040-\u30ff\u3400-\u9fff]*"
-    # Signs that are part of a name, a grade or a number: C++, F#, Disney+, A-, -5.
-    r"|(?<!\w)[^\W\d_]\w*(?:\+{1,2}|#)(?!\w)|(?<!\w)[A-Z]\*(?![\w*])|(?<!\w)(?:AB|[ABCDO])-(?![\w-])"
-    r"|(?<![\w)])[-\u2212](?=[$€£¥₹]?\d)"
     r"|[^\W\d_\u3040-\u30ff\u3400-\u9fff][^\W_\u3040-\u30ff\u3400-\u9fff]*(?:'[^\W\d_]+)*"
-    r"|[$€£¥₹%]|[.!?;:]"
+    # Signs that are part of a name or a grade: C++, F#, A*, A-.
+    r"(?:(?:\+{1,2}|#)(?!\w)|(?<=\b[A-Z])\*(?![\w*])|(?:(?<=\b[ABCDO])|(?<=\bAB))-(?![\w-]))?"
+    r"|[$€£¥₹%]|[.!?;:]|(?<![\w)])[-\u2212](?=[$€£¥₹]?\d)"
 )
 _MINUS = frozenset("-\u2212")
 # A score, or from when to when: 3-1.

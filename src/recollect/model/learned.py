@@ -13,9 +13,10 @@ class Learned:
     """One statement that stands by itself, and how far it can be relied on.
 
     `evidence` are the ids of the turns it was said in, `said_at` when that last was. A `correction` says that what
-    was known is wrong, a `retraction` that it no longer holds, without saying what holds instead. What is
-    `only_known` changes the value that is known under its key, in the words that are known; where none is, it says
-    nothing. What has a reason for `review` waits for a person.
+    was known is wrong, a `retraction` that it no longer holds, without saying what holds instead; where its content
+    is what no longer holds, `over` tells that it does not. What is `only_known` changes the value that is known under
+    its key, in the words that are known; where none is, it says nothing. What has a reason for `review` waits for a
+    person.
     """
 
     content: str
@@ -31,6 +32,7 @@ class Learned:
     evidence: tuple[str, ...] = ()
     correction: bool = False
     retraction: bool = False
+    over: str = ""
     only_known: bool = False
     review: str = ""
     source: str = ""

@@ -19,7 +19,16 @@ from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat
 from recollect.models.structured import Structured, ask_json
 from recollect.write.extraction.answer import SCHEMA, Claim, claims_of
-from recollect.write.extraction.ground import Said, is_near, is_supported, made_up, rests_on, scripts_of
+from recollect.write.extraction.ended import told_as_over
+from recollect.write.extraction.ground import (
+    Said,
+    denies_what_was_said,
+    is_near,
+    is_supported,
+    made_up,
+    rests_on,
+    scripts_of,
+)
 from recollect.write.extraction.prompt import Question, Style, question, style_of
 from recollect.write.screening.trust import words_of_user
 
@@ -139,6 +148,13 @@ class _Judge:
         changes = users and not rests_on(claim.content, quoted, rather_than=own, every_word=True)
         sure = users and bool(scripts_of(claim.content) & self._shown.scripts)
         instructs = claim.category is Category.INSTRUCTION or claim.type is MemoryType.PROCEDURAL
+        ends = claim.change == "ended"
+        opposite = ends and denies_what_was_said(claim.content, own)
+        over = told_as_over(claim.content, own.text, opposite=opposite) if ends else ""
+        if over and not changes:
+            # Kept, it would say what someone just said is over.
+            self.dropped.append(f"not the user says that it is over: {claim.content[:100]}")
+            return None
         key, value = self._keyed(claim)
         return Learned(
             content=claim.content,
@@ -153,7 +169,8 @@ class _Judge:
             evidence=tuple(turn.id for turn in cited),
             # Only the user can take back what the user said.
             correction=changes and claim.change == "correction",
-            retraction=changes and claim.change == "ended",
+            retraction=changes and ends,
+            over=over,
             review=UNSURE_INSTRUCTION if instructs and not users else "",
             source=SOURCE,
         )
@@ -172,7 +189,7 @@ class _Judge:
         order = {turn.id: at for at, turn in enumerate(self._turns)}
         holders: Mapping[tuple[str, str], list[int]] = defaultdict(list)
         for at, each in enumerate(learned):
-            if each.key:
+            if each.key and not each.retraction:
                 holders[each.category, each.key].append(at)
         for held in holders.values():
             said_at = {at: max((order[id] for id in learned[at].evidence), default=-1) for at in held}
@@ -205,7 +222,9 @@ class _Judge:
         if not at:
             return "no turn says it"
         cited = self._what_is_said_in(at)
-        return made_up(claim.content, when=_day(claim.when), cited=cited, shown=self._shown)
+        # What is over may be told as it was, the opposite of what is said now.
+        may_deny = claim.change == "ended"
+        return made_up(claim.content, when=_day(claim.when), cited=cited, shown=self._shown, may_deny=may_deny)
 
     def _what_is_said_in(self, at: Sequence[int]) -> Said:
         """What turns say together; claims tend to cite the same ones."""

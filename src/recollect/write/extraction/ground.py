@@ -97,7 +97,7 @@ def scripts_of(text: str) -> frozenset[str]:
     return frozenset({"EAST"} | found - east if found & east else found)
 
 
-def made_up(content: str, *, when: date | None, cited: Said, shown: Said) -> str:
+def made_up(content: str, *, when: date | None, cited: Said, shown: Said, may_deny: bool = False) -> str:
     """Why the statement cannot come from what was said; nothing if it can. `shown` is all that the model saw."""
     if number := _unsaid_number(content, when=when, cited=cited, shown=shown):
         return f"nobody said {number}"
@@ -106,14 +106,14 @@ def made_up(content: str, *, when: date | None, cited: Said, shown: Said) -> str
         return ""
     if name := _unsaid_name(content, shown):
         return f"nobody said {name}"
-    if _denies_what_was_said(content, cited):
+    if not may_deny and denies_what_was_said(content, cited):
         return "the turns it cites say the opposite"
     return (
         "" if is_supported(content, cited=cited, shown=shown) else "none of its words was said in the turns it cites"
     )
 
 
-def _denies_what_was_said(content: str, cited: Said) -> bool:
+def denies_what_was_said(content: str, cited: Said) -> bool:
     """Whether it says no in the very words in which the turns say nothing of the kind."""
     if not denies(content) or denies(cited.text):
         return False

@@ -8,6 +8,7 @@ taken for the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from recollect.model.learned import Learned
 from recollect.model.memory import Category, MemoryRecord, Status, text_hash
@@ -75,6 +76,9 @@ def _settle(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]
     if learned.only_known:
         settlement.ignore(learned, None, "nothing is known that it changes")
         return
+    if learned.over and not learned.review:
+        _end(settlement, learned, known)
+        return
     if _settle_same(settlement, learned, known):
         return
     if learned.review:
@@ -102,8 +106,8 @@ def _settle_key(settlement: Settlement, learned: Learned, known: Sequence[Neighb
     if learned.retraction:
         if holds_more(holder.value or holder.content, learned.content):
             return False
-        if outranks(learned, holder) and (learned.value is None or _value(learned) == _value(holder)):
-            settlement.supersede(learned, holder, f"{learned.key} no longer holds")
+        if outranks(learned, holder) and _names(settlement, learned, holder):
+            settlement.supersede(_as_over(learned), holder, f"{learned.key} no longer holds")
         else:
             settlement.ignore(learned, holder, f"{learned.key} is known to be something else, or in better words")
     elif _value(learned) == _value(holder):
@@ -135,23 +139,58 @@ def _value(said: Learned | MemoryRecord) -> str:
     return text_hash(said.value or said.content)
 
 
+def _names(settlement: Settlement, learned: Learned, holder: MemoryRecord) -> bool:
+    """Whether it is the value of the key that is taken back, by that value or by words that deny it."""
+    if learned.value is None or _value(learned) == _value(holder):
+        return True
+    mine, theirs = settlement.text(learned.over or learned.content).reading, settlement.text(holder.content).reading
+    return mine is not None and theirs is not None and corrected(mine, theirs) in (NEGATION, MODE)
+
+
+def _as_over(learned: Learned) -> Learned:
+    return replace(learned, content=learned.over) if learned.over else learned
+
+
 def _settle_same(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> bool:
     """Settle a statement that was said before; whether it was."""
+    found = _same(settlement, learned, known)
+    if found is not None:
+        record, how, exact = found
+        _again(settlement, learned, record, how or "exactly that is known", exact=exact)
+    return found is not None
+
+
+def _same(
+    settlement: Settlement, learned: Learned, known: Sequence[Neighbour]
+) -> tuple[MemoryRecord, str, bool] | None:
+    """The memory that says the same, by what it does, and whether in the same words."""
     mine = settlement.text(learned.content)
     for each in known:
         if settlement.text(each.record.content).plain == mine.plain:
-            _again(settlement, learned, each.record, "exactly that is known", exact=True)
-            return True
+            return each.record, "", True
     if learned.key is not None and learned.correction:
-        return False
+        return None
     for each in known:
         alike = likeness(mine, settlement.text(each.record.content))
         how = said_again(alike, each.similarity, limits=settlement.limits.same)
         if how:
             share = {"letters": alike.letters, "words": alike.words}.get(how, each.similarity)
-            _again(settlement, learned, each.record, f"the same by {how}, {share:.2f}", exact=False)
-            return True
-    return False
+            return each.record, f"the same by {how}, {share:.2f}", False
+    return None
+
+
+def _end(settlement: Settlement, learned: Learned, known: Sequence[Neighbour]) -> None:
+    """End what is over where it is told as it was: nothing of that may stay, or come back with it."""
+    if (same := _same(settlement, learned, known)) is not None:
+        record = same[0]
+        if outranks(learned, record):
+            settlement.supersede(_as_over(learned), record, "it no longer holds")
+        else:
+            settlement.ignore(learned, record, "it is known in words to be trusted more")
+    elif (reduced := _reduced(learned, known)) is not None:
+        settlement.supersede(learned, reduced[0], "one of what it lists is over", content=reduced[1])
+    else:
+        _correct(settlement, _as_over(learned), known)
 
 
 def _again(settlement: Settlement, learned: Learned, record: MemoryRecord, reason: str, *, exact: bool) -> None:

@@ -75,6 +75,10 @@ class Settlement:
 
     def add(self, learned: Learned, reason: str, *, unreconciled: bool = False) -> None:
         """Keep it as a memory of its own; what waits for review is not active until then."""
+        if learned.over:
+            # That it is over says nothing where nothing is known of it; that it was so would be wrong.
+            self.ignore(learned, None, f"nothing is known that it ends; {reason}")
+            return
         detail: dict[str, Any] = {UNRECONCILED: True} if unreconciled else {}
         record = self._record(learned, detail=detail)
         if learned.review:

@@ -88,6 +88,29 @@ class TestWhatIsDecided:
         assert change.fields["content"] == text
         assert change.fields["evidence"] == ("t1",)
 
+    @pytest.mark.parametrize(
+        ("old", "said", "text"),
+        [
+            ("User likes to play cricket", "User loves to play cricket with friends", ""),
+            ("User plays cricket", "User plays cricket with his brother Tom", ""),
+            ("User buys flowers", "User buys flowers for his mother", ""),
+            (
+                "User plays cricket with friends",
+                "User plays cricket every Sunday",
+                "User plays cricket with friends every Sunday",
+            ),
+        ],
+    )
+    async def test_an_update_may_tell_with_whom_or_for_whom(
+        self, old: str, said: str, text: str, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
+        script(llm, decision("UPDATE", 0, text or said))
+        done = await reconcile(ANNA, undecided(said, known(old)), chat=chat)
+        assert did(done) == [Did.MERGED]
+        [change] = done.changes
+        assert isinstance(change, Update)
+        assert change.fields["content"] == (text or said)
+
     async def test_delete_is_soft_and_a_retraction_leaves_nothing(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         script(llm, decision("DELETE", 0))
         said = Learned(content="User's tennis lessons are over", retraction=True)
@@ -179,6 +202,24 @@ class TestWhatIsRefused:
     async def test_another_person_is_not_changed(self, action: str, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         script(llm, decision(action, 0, "User's sister lives in Oslo and the user lives in Rome"))
         done = await reconcile(ANNA, undecided("User lives in Rome", known("User's sister lives in Oslo")), chat=chat)
+        assert did(done) == [Did.ADDED]
+
+    @pytest.mark.parametrize(
+        ("old", "said"),
+        [
+            ("User likes to play cricket", "User's brother likes to play cricket"),
+            ("User likes to play cricket", "User likes that his brother plays cricket"),
+            ("User plays cricket", "User does not play cricket with friends"),
+            ("User has a sister", "User has a brother"),
+            # Whoever was named before is still to be named.
+            ("User plays cricket with friends", "User plays cricket every Sunday"),
+        ],
+    )
+    async def test_what_tells_of_other_people_is_no_detail(
+        self, old: str, said: str, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
+        script(llm, decision("UPDATE", 0, said))
+        done = await reconcile(ANNA, undecided(said, known(old)), chat=chat)
         assert did(done) == [Did.ADDED]
 
     async def test_nothing_new_is_not_believed_of_a_new_number(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:

@@ -22,7 +22,7 @@ from recollect.prompts.data import new_fence
 from recollect.write.settling.differs import difference
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.reconcile_answer import SCHEMA, Action, Asked, Verdict
-from recollect.write.settling.relation import changed, keeps, same_subject
+from recollect.write.settling.relation import changed, completes, keeps, same_subject
 from recollect.write.settling.resolution import Limits, Resolution, Undecided
 from recollect.write.settling.settlement import Settlement, outranks
 
@@ -184,11 +184,17 @@ class _Deciding:
         if what:
             self._settlement.supersede(self._learned, record, f"by the LLM, it changes {what} of that", content=text)
             return True
-        if same_subject(self._mine, theirs) and self._settlement.may_reword(record, self._learned):
+        same = same_subject(self._mine, theirs) or (completes(self._mine, theirs) and self._names_all(text, theirs))
+        if same and self._settlement.may_reword(record, self._learned):
             how = difference(self._mine, theirs) or "nothing"
             self._settlement.merge(self._learned, record, f"by the LLM, one with that; {how} differs", content=text)
             return True
         return "what the LLM would update is about something else"
+
+    def _names_all(self, text: str, theirs: Reading) -> bool:
+        """Whether everyone that either speaks of is in the text."""
+        read = self._settlement.text(text).reading
+        return read is not None and self._mine.people | theirs.people <= read.people
 
     def _theirs(self, record: MemoryRecord) -> Reading:
         return self._settlement.text(record.content).reading or Reading()

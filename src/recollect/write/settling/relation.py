@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recollect.write.settling.differs import MODE, NAME, NEGATION, NUMBER, TIME, WORDS
-from recollect.write.settling.lexicon import USER, entry
+from recollect.write.settling.lexicon import EVERY, USER, entry
 from recollect.write.settling.reading import Reading
 
 # Light words that tell what is said of someone when no other does.
@@ -70,6 +70,28 @@ def turned_round(new: Reading, old: Reading) -> bool:
 def same_subject(new: Reading, old: Reading) -> bool:
     """Whether the two are about the same people and share at least something said of them."""
     return new.people == old.people and bool(_common(new, old) or new.names & old.names)
+
+
+def completes(new: Reading, old: Reading) -> bool:
+    """Whether the two say the same of the same, and one of them only tells more: with whom, or for whom.
+
+    "I love to play cricket with friends" completes "I like to play cricket"; "my brother likes cricket" does not.
+    """
+    if (new.lead, new.relation, len(new.negated)) != (old.lead, old.relation, len(old.negated)):
+        return False
+    nested = (old.words <= new.words or new.words <= old.words) and (
+        old.people <= new.people or new.people <= old.people
+    )
+    # How often it is so completes it; whether it is so does not.
+    if not nested or not _common(new, old) or (new.marks ^ old.marks) - {EVERY}:
+        return False
+    return _comes_last(new.people - old.people, new, old) and _comes_last(old.people - new.people, old, new)
+
+
+def _comes_last(people: set[str], reading: Reading, other: Reading) -> bool:
+    """Whether they are named after all that both say: who comes earlier may be the one who does it."""
+    said = max((reading.order.get(word, 0) for word in reading.words & other.words), default=0)
+    return all(reading.order.get(person, 0) > said for person in people)
 
 
 def keeps(text: Reading, source: Reading) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from extract_samples import BUDGET, HAWAII, claim, run, shown, turn
@@ -12,6 +14,17 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import Fault, html_page, http_error, no_body, reset, trickle, truncated
 from recollect.testing.llm_wire import MALFORMED_ANSWERS, Reply, ToolCall, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
+
+# What models put around the list that they were asked for.
+WRAPPED: dict[str, Callable[[list[dict[str, Any]]], str]] = {
+    "json-lines": lambda some: "\n".join(map(json.dumps, some)),
+    "fenced-lines": lambda some: "Here:\n```json\n" + ",\n".join(map(json.dumps, some)) + "\n```",
+    "object": lambda some: json.dumps({"result": {"memories": some}}),
+    "two-objects": lambda some: json.dumps({"thought": "Two.", "response": {"output": {"facts": some}}}),
+    "list": lambda some: json.dumps({"answer": some}),
+    "string": lambda some: json.dumps(json.dumps({"memories": some})),
+    "string-in-an-object": lambda some: json.dumps({"result": json.dumps({"memories": some})}),
+}
 
 
 class TestMisbehaviour:
@@ -29,6 +42,38 @@ class TestMisbehaviour:
         done = await run(chat, turn(HAWAII))
         assert [(each.content, each.evidence) for each in done.learned] == [(BUDGET, ("t1",))]
         assert done.calls == 1
+
+    @pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+    async def test_what_is_wrapped_is_kept_with_one_call(
+        self, llm: ScriptedLLM, chat: OpenAIChat, wrap: Callable[[list[dict[str, Any]]], str]
+    ) -> None:
+        both = ["User likes tea", "User plays chess"]
+        llm.reply(wrap([claim(each) for each in both]))
+        done = await run(chat, turn("I like tea and I play chess"))
+        assert ([each.content for each in done.learned], done.calls, done.dropped) == (both, 1, ())
+
+    async def test_of_lines_of_which_one_is_broken_the_others_are_kept_and_it_is_said(
+        self, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
+        both = ["User likes tea", "User plays chess"]
+        lines = "\n".join(json.dumps(claim(each)) for each in both) + '\n{"turns": [1], "content": "User'
+        llm.reply(lines).reply(lines)
+        done = await run(chat, turn("I like tea and I play chess"))
+        assert ([each.content for each in done.learned], done.calls) == (both, 2)
+        assert "a part of it is lost" in str(done.dropped)
+
+    async def test_of_a_draft_and_an_answer_in_two_lines_the_answer_counts(
+        self, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
+        draft, answer = ({"memories": [claim(each)]} for each in ("User likes tea", "User plays chess"))
+        llm.reply(f"{json.dumps(draft)}\n{json.dumps(answer)}")
+        done = await run(chat, turn("I like tea and I play chess"))
+        assert [each.content for each in done.learned] == ["User plays chess"]
+
+    async def test_a_complaint_of_the_server_is_no_answer(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        llm.reply_json({"error": {"memories": [claim("User likes tea")]}}).reply_json({"memories": []})
+        done = await run(chat, turn("I like tea"))
+        assert (done.learned, done.calls) == ((), 2)
 
     @pytest.mark.parametrize("name", ["empty", "null", "cut_off", "wrong_types", "html_page", "ten_megabytes"])
     async def test_the_fact_is_kept_by_the_second_call(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:

@@ -56,15 +56,21 @@ class _GiveUp(Exception):
 
 
 def json_values(text: str) -> Iterator[Read]:
-    """The JSON values of a text in order: the text itself if it is JSON, else each object and list found in it."""
+    """The JSON values of a text in order: the text itself if it is JSON, else each object and list found in it.
+
+    A string that spells an object or a list stands for that.
+    """
     lost = len(text) > MAX_CHARS
     text = _UNSTORABLE.sub(r"\\ufffd", text[:MAX_CHARS].strip().removeprefix("\ufeff"))
     if not lost:
         try:
-            yield Read(_strict(text))
-            return
+            value = _strict(text)
         except (ValueError, RecursionError):
             pass
+        else:
+            spelled = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+            yield from list(json_values(value)) or [Read(value)] if spelled else [Read(value)]
+            return
     reader = _Reader(text)
     at = 0
     for _ in range(_MAX_VALUES):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
 from recollect.models.chat import Answer, AnsweringChat, Chat, ChatMessage, Form
 from recollect.models.loose_json import Read, json_values
 from recollect.models.unreadable import what_is_wrong
+from recollect.models.wrapped import MAX_WRAPPERS, as_lines, inside
 
 T = TypeVar("T")
 
@@ -195,9 +196,9 @@ class _Asking(Generic[T]):
     async def _judged(self, asked: _Try[T]) -> _Try[T]:
         """The try with the best of the values that its text holds."""
         if len(asked.text) > _LONG_CHARS:
-            read = await asyncio.to_thread(lambda: list(json_values(asked.text)))
+            read = await asyncio.to_thread(_values_of, asked.text)
         else:
-            read = list(json_values(asked.text))
+            read = _values_of(asked.text)
         if not read:
             asked.complaints = ["it was cut off" if asked.cut_off else "it holds no JSON"]
             return asked
@@ -210,7 +211,17 @@ class _Asking(Generic[T]):
                 best, asked.found, asked.complaints = rank, found, complaints
         return asked
 
-    def _checked(self, read: Read) -> tuple[Partial[T] | None, list[str]]:
+    def _checked(self, read: Read, wrappers: int = 0) -> tuple[Partial[T] | None, list[str]]:
+        """What the check makes of a value, or of the first that it wraps and that can be used."""
+        found, complaints = self._checked_as_is(read)
+        if found is None and wrappers < MAX_WRAPPERS:
+            for value in inside(read.value):
+                within, wrong = self._checked(Read(value, read.lost), wrappers + 1)
+                if within is not None:
+                    return within, wrong
+        return found, complaints
+
+    def _checked_as_is(self, read: Read) -> tuple[Partial[T] | None, list[str]]:
         lost = ["it was cut off or broken, and a part of it is lost"] if read.lost else []
         try:
             value = self.check(read.value)
@@ -219,6 +230,16 @@ class _Asking(Generic[T]):
             return None, [*lost, wrong]
         partial: Partial[T] = value if isinstance(value, Partial) else Partial(value)
         return partial, [*lost, *partial.complaints]
+
+
+def _values_of(text: str) -> list[Read]:
+    """All that may be the answer: each value of the text, and last what its lines come to together."""
+    read = list(json_values(text))
+    lines = as_lines(text) if len(read) > 1 else None
+    if lines is None:
+        return read
+    # One whole line is not a whole answer where another is broken.
+    return [*(replace(each, lost=each.lost or lines.lost) for each in read), lines]
 
 
 def _may_be_about_form(error: InvalidInput) -> bool:

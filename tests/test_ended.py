@@ -102,6 +102,8 @@ def test_that_something_unknown_is_over_is_not_kept_as_if_it_were_so(memory: Mem
         ("I am vegan again", "User is vegan"),
         ("As I told you, I do not eat meat", "User does not eat meat"),
         ("I sold my kayak, as I said", "User sold their kayak"),
+        ("Tennis with Olga? That is history", "User's tennis lessons with Olga are over"),
+        ("Acme and I part ways in May", "User is leaving Acme in May"),
     ],
 )
 def test_what_the_user_says_themselves_is_not_over(memory: Memory, llm: ScriptedLLM, said: str, told: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from recollect.write.extraction.ground import denies
+from recollect.write.extraction.words import plain_words, words
 from recollect.write.rules.pack import pack_for
 from recollect.write.settling.lexicon import ENDED, PAST
 from recollect.write.settling.reading import Reading
@@ -23,9 +25,13 @@ def told_as_over(content: str, own: str, *, opposite: bool) -> str:
     mine = ready(content).reading
     if mine is None:
         return ""
-    if not opposite and (_tells_an_end(mine) or _is_said(mine, own)):
+    if not opposite and (_names_an_end(content) or _tells_an_end(mine) or _is_said(mine, own)):
         return ""
     return pack_for(content).texts["untrue"].format(content=content)
+
+
+def _names_an_end(content: str) -> bool:
+    return denies(content) or not words().ends.isdisjoint(plain_words(content))
 
 
 def _tells_an_end(reading: Reading) -> bool:

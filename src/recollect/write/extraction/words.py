@@ -31,6 +31,7 @@ class Words:
 
     generic: frozenset[str]
     denies: frozenset[str]
+    ends: frozenset[str]
     scales: dict[str, int]
     units: dict[str, int]
     hundreds: frozenset[str]
@@ -54,6 +55,7 @@ def words() -> Words:
     return Words(
         generic=frozenset(term for word in read["generic"].split() for term in terms_of(word)),
         denies=frozenset(read["denies"].split()),
+        ends=frozenset(read["ends"].split()),
         scales=read["scales"],
         units=units,
         hundreds=frozenset(hundreds),

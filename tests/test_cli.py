@@ -92,6 +92,21 @@ def test_an_update_changes_words_and_fields_and_history_tells_it(cli: Cli) -> No
     assert "nothing changed" in cli("update", id, "--tag", "new").stdout
 
 
+def test_history_tells_what_a_memory_said_then(cli: Cli) -> None:
+    id = cli.add("Budget 10,000")
+    cli("update", id, "Budget 11,000")
+    cli("update", id, "Budget 12,000")
+    other = cli.add("Likes tea")
+    told = [line.strip() for line in cli("history").stdout.splitlines()]
+    said = [line for line in told if line.startswith(("Budget", "Likes")) and "→" not in line]
+    assert said == ["Likes tea", "Budget 12,000", "Budget 11,000", "Budget 10,000"]
+    # What came later than the page is known, too.
+    first = cli.json("history", id)["results"][-1]["id"]
+    older = cli("history", "--before", str(first + 1)).stdout
+    assert "Budget 10,000" in older
+    assert other not in older
+
+
 def test_an_update_of_a_version_that_is_gone_is_a_conflict(cli: Cli) -> None:
     id = cli.add("Budget 10,000")
     cli("update", id, "Budget 11,000", "--expect-version", "1")

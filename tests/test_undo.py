@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recollect import Memory, Status
 from recollect.errors import NotFound
+from recollect.model.memory import MemoryRecord
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.remember_samples import claim, decides, exchange, learns, opened
 
 
 @pytest.fixture
@@ -110,6 +114,29 @@ class TestWhatSomeoneDid:
         memory.undo(user_id="a")
         assert contents(memory) == {"User lives in Oslo"}
 
+    def test_what_was_merged_is_as_it_was_and_merged_again_when_that_is_undone(self, memory: Memory) -> None:
+        memory.remember("I love hiking in the hills", user_id="a", session_id="s", wait=True)
+        [before] = facts(memory)
+        memory.remember("I love to hike in the hills", user_id="a", session_id="s", wait=True)
+        [merged] = facts(memory)
+        assert (merged.id, merged.content, len(merged.evidence)) == (before.id, "User loves to hike in the hills", 2)
+        memory.undo(user_id="a")
+        [undone] = facts(memory)
+        assert (undone.content, undone.evidence) == (before.content, before.evidence)
+        assert undone.importance == before.importance
+        memory.undo(memory.history(user_id="a")[0].id, user_id="a")
+        [again] = facts(memory)
+        assert (again.content, again.evidence) == (merged.content, merged.evidence)
+
+    def test_a_merge_that_other_turns_had_a_part_in_stays(self, memory: Memory) -> None:
+        memory.remember("I love hiking in the hills", user_id="a", session_id="s", wait=True)
+        # Both are learned from at once.
+        for _ in range(2):
+            memory.remember("I love to hike in the hills", user_id="a", session_id="s", wait=False)
+        memory.work()
+        memory.undo(user_id="a")
+        assert contents(memory) == {"User loves to hike in the hills"}
+
     def test_the_last_change_of_anyone_is_undone_if_that_is_asked_for(self, memory: Memory) -> None:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a", anyones=True)
@@ -124,5 +151,51 @@ class TestWhatSomeoneDid:
             memory.undo(user_id="a")
 
 
+class TestWhatAModelEnded:
+    """What a model took out of memory comes back with the undo of what it learned that from."""
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            ("I dislike the tennis lessons", claim("User dislikes the tennis lessons with Olga")),
+            ("My tennis lessons are over", claim("User's tennis lessons are over", change="ended")),
+        ],
+        ids=["and-something-added", "and-no-more"],
+    )
+    def test_it_comes_back_and_goes_again_when_that_is_undone(
+        self, tmp_path: Path, said: str, told: dict[str, Any]
+    ) -> None:
+        with ScriptedLLM() as llm, opened(tmp_path, llm) as memory:
+            learns(llm, "I have tennis lessons with Olga", claim("User has tennis lessons with Olga"))
+            learns(llm, said, told)
+            decides(llm, (0, "DELETE", 0, None))
+            for each in ("I have tennis lessons with Olga", said):
+                memory.remember(exchange(each), user_id="a", session_id="s", wait=True)
+            ended = contents(memory)
+            assert "User has tennis lessons with Olga" not in ended
+            memory.undo(user_id="a")
+            assert contents(memory) == {"User has tennis lessons with Olga"}
+            memory.undo(memory.history(user_id="a")[0].id, user_id="a")
+            assert contents(memory) == ended
+
+    def test_what_another_session_ended_is_not_brought_back(self, tmp_path: Path) -> None:
+        with ScriptedLLM() as llm, opened(tmp_path, llm, worker=False) as memory:
+            learns(llm, "I have tennis lessons with Olga", claim("User has tennis lessons with Olga"))
+            learns(llm, "lessons are over", claim("User's tennis lessons are over", change="ended"))
+            learns(llm, "I play chess", claim("User plays chess"))
+            decides(llm, (0, "DELETE", 0, None))
+            memory.remember(exchange("I have tennis lessons with Olga"), user_id="a", session_id="s", wait=True)
+            for session, said in (("t", "My tennis lessons are over"), ("u", "I play chess")):
+                memory.remember(exchange(said), user_id="a", session_id=session, wait=False)
+            memory.work()
+            assert contents(memory) == {"User plays chess"}
+            memory.undo(user_id="a")
+            assert contents(memory) == set()
+
+
+def facts(memory: Memory) -> list[MemoryRecord]:
+    return list(memory.get_all(user_id="a", filters={"category": {"ne": "turn"}}))
+
+
 def contents(memory: Memory) -> set[str]:
-    return {record.content for record in memory.get_all(user_id="a", filters={"category": {"ne": "turn"}})}
+    return {record.content for record in facts(memory)}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from recollect.conversation.afterwards import BY as AFTERWARDS
@@ -11,10 +12,11 @@ from recollect.errors import Conflict, NotFound
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import By, Entry, Outcome, Verb
 from recollect.model.ids import new_id
-from recollect.model.memory import Category
+from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.upkeep.run import WHO as UPKEEP
 from recollect.write.understand import BY as LEARNING
+from recollect.write.understand import turns_told
 
 _log = logging.getLogger("recollect")
 
@@ -27,32 +29,30 @@ async def undo(
 ) -> tuple[Outcome, ...]:
     """Take back a line of history; without one, all of the last change that someone made, or that anyone did.
 
-    What someone said is taken back with what was learned from it alone: it would go on saying it.
+    What someone said is taken back with what was learned from it alone, be it that something was added, merged into
+    what was known, put in its place or ended: it would go on saying it.
     """
     if entry_id is not None:
         return (await ledger.undo(scope, entry_id, by=by)).outcomes
-    last, learned = await _last_change(scope, ledger, anyones=anyones)
+    last, since = await _last_change(scope, ledger, anyones=anyones)
     # One batch, so that undoing this brings all of it back.
     by = by if by.batch else replace(by, batch=new_id())
     outcomes: list[Outcome] = []
-    for line in learned:
-        try:
-            outcomes += (await ledger.undo(scope, line.id, by=by)).outcomes
-        except Conflict as error:
-            _log.warning("something that was learned from it stays: %s", error)
+    said = await _said_in(last, scope, ledger) if since else []
+    for lines, whole in await _learned_from(scope, said, since, ledger) if said else []:
+        outcomes += await _taken_back(scope, lines, whole=whole, ledger=ledger, by=by)
     outcomes += (await ledger.undo(scope, last.id, by=by, whole=True)).outcomes
     return tuple(outcomes)
 
 
 async def _last_change(scope: Scope, ledger: Ledger, *, anyones: bool) -> tuple[Entry, list[Entry]]:
-    """The newest line of what is to be taken back, and the lines that were learned from it since, newest first."""
+    """The newest line of what is to be taken back, and the lines that were written behind since, newest first."""
     since: list[Entry] = []
     async for line in _standing(scope, ledger):
         if not anyones and line.by.who in BEHIND:
             since.append(line)
             continue
-        added = [each for each in since if each.verb is Verb.ADD]
-        return line, await _learned_from(scope, await _said_in(line, scope, ledger), added, ledger) if added else []
+        return line, since
     if since:
         raise NotFound("there is nothing to undo that someone did; what was learned is undone by its number")
     raise NotFound("there is nothing to undo")
@@ -73,16 +73,60 @@ async def _standing(scope: Scope, ledger: Ledger) -> AsyncIterator[Entry]:
         before = lines[-1].id
 
 
-async def _said_in(last: Entry, scope: Scope, ledger: Ledger) -> set[str]:
+async def _said_in(last: Entry, scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
     """The turns that were added with a line of history."""
     lines = await ledger.history(scope, before=last.id + 1)
     added = [line.memory_id for line in lines if line.batch == last.batch and line.verb is Verb.ADD]
-    return {record.id for record in await ledger.get(scope, added) if record.category is Category.TURN}
+    return [record for record in await ledger.get(scope, added) if record.category is Category.TURN]
 
 
-async def _learned_from(scope: Scope, said: Collection[str], added: list[Entry], ledger: Ledger) -> list[Entry]:
-    """Which of the added memories rest on nothing but these turns."""
-    if not said:
-        return []
-    found = {record.id: record.evidence for record in await ledger.get(scope, [line.memory_id for line in added])}
-    return [line for line in added if (rests := found.get(line.memory_id)) and not set(rests).difference(said)]
+async def _learned_from(
+    scope: Scope, said: Sequence[MemoryRecord], since: Sequence[Entry], ledger: Ledger
+) -> list[tuple[list[Entry], bool]]:
+    """What was written because of these turns alone, the newest first: lines, and whether they are a whole batch."""
+    ids = {turn.id for turn in said}
+    positions = {turn.detail.get("position") for turn in said}
+    brought = [line.memory_id for line in since if line.verb is Verb.ADD]
+    evidence = {record.id: set(record.evidence) for record in await ledger.get(scope, brought)}
+    batches: dict[str, list[Entry]] = {}
+    for line in since:
+        batches.setdefault(line.batch, []).append(line)
+    found: list[tuple[list[Entry], bool]] = []
+    untold: list[list[Entry]] = []
+    for lines in batches.values():
+        told = [rests for line in lines if (rests := _rests_on(line, evidence))]
+        turns = turns_told(lines[0].by.why) if lines[0].by.who == LEARNING else None
+        whole = turns is not None and positions.issuperset(turns) and all(rests <= ids for rests in told)
+        if whole and not told:
+            untold.append(lines)
+        else:
+            own = [line for line in lines if (rests := _rests_on(line, evidence)) and rests <= ids]
+            found += [(lines if whole else own, whole)]
+    # Where something only ended, no turn is told: the one batch of that kind is meant, unless another is for sure.
+    return found if len(untold) != 1 or any(whole for _, whole in found) else [*found, (untold[0], True)]
+
+
+async def _taken_back(scope: Scope, lines: Sequence[Entry], *, whole: bool, ledger: Ledger, by: By) -> list[Outcome]:
+    """Take back the lines, as one if they are a whole batch; what was changed again since stays."""
+    if whole:
+        with suppress(Conflict):
+            return list((await ledger.undo(scope, lines[0].id, by=by, whole=True)).outcomes)
+    outcomes: list[Outcome] = []
+    for line in lines:
+        if line.verb is Verb.SUPERSEDE:
+            # It goes with what it brought in.
+            continue
+        try:
+            outcomes += (await ledger.undo(scope, line.id, by=by)).outcomes
+        except Conflict as error:
+            _log.warning("something that was learned from it stays: %s", error)
+    return outcomes
+
+
+def _rests_on(line: Entry, evidence: Mapping[str, set[str]]) -> set[str]:
+    """The turns because of which a line was written, as far as it tells: those of what it added, or gave to it."""
+    if line.verb is Verb.ADD:
+        return evidence.get(line.memory_id, set())
+    if line.verb is Verb.UPDATE and line.before is not None:
+        return set(line.after.get("evidence") or ()) - set(line.before.get("evidence") or ())
+    return set()

@@ -5,6 +5,7 @@ screen -> extract, by an LLM or by rules -> neighbours -> resolve -> reconcile; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +38,7 @@ from recollect.write.speakers import by_speaker
 
 # Who it is in history that learned something.
 BY = "extraction"
+_TOLD = re.compile(r"turns (\d+) to (\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,12 @@ class Batch:
     def told(self) -> str:
         """Which turns they are."""
         return f"turns {self.turns[0].position} to {self.turns[-1].position}" if self.turns else ""
+
+
+def turns_told(told: str) -> range | None:
+    """Which turns a batch told of, by the position each has in its session."""
+    found = _TOLD.fullmatch(told)
+    return range(int(found[1]), int(found[2]) + 1) if found else None
 
 
 @dataclass(frozen=True, slots=True)

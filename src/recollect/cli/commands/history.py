@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recollect.sync import Memory
 
 _SHOWN_CHARS = 100
+_PAGE = 100
 _CHANGE = Column("CHANGE", style="bold", right=True)
 _WHEN = Column("WHEN", style="dim")
 _WHAT = Column("WHAT")
@@ -50,7 +51,7 @@ def history(given: Given, memory_id: str | None, limit: int, before: int | None)
     rows = [
         Row(
             (str(entry.id), short_time(entry.at), entry.verb, entry.by.who, entry.memory_id),
-            notes=[*texts.get(entry.memory_id, ()), *_details(entry)],
+            notes=[*texts.get(entry.id, ()), *_details(entry)],
         )
         for entry in entries
     ]
@@ -59,13 +60,26 @@ def history(given: Given, memory_id: str | None, limit: int, before: int | None)
         say(dim(f"There may be more; go on with --before {entries[-1].id}"), err=True)
 
 
-def _texts(memory: Memory, entries: Sequence[Entry], user: str) -> dict[str, list[str]]:
-    """What each memory says now; those that were erased say nothing."""
-    texts: dict[str, list[str]] = {}
+def _texts(memory: Memory, entries: Sequence[Entry], user: str) -> dict[int, list[str]]:
+    """What the memory of each line said after it; those that were erased say nothing."""
+    texts: dict[int, list[str]] = {}
+    first = min((entry.id for entry in entries), default=0)
     for id in {entry.memory_id for entry in entries}:
         with suppress(NotFound):
-            texts[id] = [memory.get(id, user_id=user).content[:_SHOWN_CHARS]]
+            content: Any = memory.get(id, user_id=user).content
+            for line in _lines_since(memory, id, first, user):
+                texts[line.id] = [str(content)[:_SHOWN_CHARS]]
+                content = (line.before or {}).get("content", content)
     return texts
+
+
+def _lines_since(memory: Memory, id: str, first: int, user: str) -> Iterator[Entry]:
+    """All lines of a memory from the newest on, back to the first that counts."""
+    before = None
+    while lines := memory.history(id, user_id=user, limit=_PAGE, before=before):
+        yield from lines
+        if (before := lines[-1].id) <= first or len(lines) < _PAGE:
+            return
 
 
 def _details(entry: Entry) -> list[str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from extract_samples import HAWAII, turn
+from ground_numbers import NOBODY_SAID, SAID_IN_WORDS
 
 from recollect.write.extraction.ground import Said, made_up
-from recollect.write.extraction.words import has_capital_nouns, names_of, readings, spoken_numbers
+from recollect.write.extraction.spoken import spoken_numbers
+from recollect.write.extraction.words import has_capital_nouns, names_of, readings
 
+MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
 OPPOSITE = "the turns it cites say the opposite"
 
 
@@ -115,6 +118,18 @@ class TestGrounding:
             return time.process_time() - start
 
         assert min(cost(100_000) for _ in range(2)) < 0.1 + 10 * max(cost(25_000) for _ in range(2))
+
+
+@pytest.mark.parametrize(("said", "claim"), SAID_IN_WORDS)
+def test_a_number_that_was_said_in_words_was_said(said: str, claim: str) -> None:
+    heard = Said.of([turn(said, at=MONDAY)])
+    assert made_up(claim, when=None, cited=heard, shown=heard) == ""
+
+
+@pytest.mark.parametrize(("said", "claim", "number"), NOBODY_SAID)
+def test_a_number_like_one_that_was_said_in_words_was_not(said: str, claim: str, number: str) -> None:
+    heard = Said.of([turn(said, at=MONDAY)])
+    assert made_up(claim, when=None, cited=heard, shown=heard) == f"nobody said {number}"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from recollect.conversation.asking import shown
 from recollect.ledger.terms import terms_of
 from recollect.model.turn import Turn
 from recollect.write.extraction.ground import Said, scripts_of
-from recollect.write.extraction.words import has_capital_nouns, names_of, readings, spoken_numbers, words
+from recollect.write.extraction.spoken import spoken_numbers
+from recollect.write.extraction.words import has_capital_nouns, names_of, readings, words
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
 from recollect.write.screening.trust import words_of_user

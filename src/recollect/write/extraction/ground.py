@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from calendar import monthrange
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 
+from recollect.language.when_words import MONTHS
 from recollect.ledger.terms import terms_of
 from recollect.model.turn import Turn
-from recollect.write.extraction.words import (
-    has_capital_nouns,
-    names_of,
-    plain_words,
-    readings,
-    spoken_numbers,
-    words,
-)
+from recollect.write.extraction.clock import clocks, clocks_in_figures
+from recollect.write.extraction.spoken import spoken_numbers
+from recollect.write.extraction.words import has_capital_nouns, names_of, plain_words, readings, words
 
 # How far from the day of a turn a day can lie that the turn speaks of without naming it.
 MAX_DAYS_AWAY = 400
 _ISO_DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})(?:-(\d{2}))?(?!\d)")
 _CLOCK = re.compile(r"(?<!\d)(\d{1,2}):(\d{2})(?!\d)")
+_MIDDLE_OF_MONTH = 15
 _SHORT = 4
 _STEM = 5
 
@@ -39,6 +37,7 @@ class Said:
         self.text = "\n".join(texts)
         self.terms = frozenset(terms_of(self.text))
         self.numbers = spoken_numbers(self.text).union(*readings(self.text))
+        self.clocks = clocks(self.text)
         self.words = frozenset(plain_words(self.text))
         self._stems = frozenset(word[:_STEM] for word in self.terms | self.words if len(word) >= _STEM)
         self._starts = frozenset(word[:_SHORT] for word in self.words if len(word) >= _SHORT)
@@ -156,8 +155,11 @@ def _unsaid_number(content: str, *, when: date | None, cited: Said, shown: Said)
 
 
 def _afternoon(content: str, shown: Said) -> set[Decimal]:
-    """The hours and minutes of 15:30 where someone said 3 and 30, or 3 alone for 15:00."""
+    """The hours and minutes of 15:30 where someone said half past three, or 3 and 30, or 3 alone for 15:00."""
     parts: set[Decimal] = set()
+    for match, clock in clocks_in_figures(content):
+        if clock in shown.clocks:
+            parts |= {value for values in readings(match.group()) for value in values}
     for hour, minute in _CLOCK.findall(content):
         said_hour = {Decimal(hour), Decimal(int(hour) - 12)} & shown.numbers
         if said_hour and Decimal(minute) in shown.numbers | {Decimal(0)}:
@@ -179,9 +181,21 @@ def _worked_out(content: str, when: date | None, cited: Said, shown: Said) -> se
             # A month that was named by its name is a number nobody said.
             parts |= {Decimal(year), Decimal(month)}
             parts |= set() if cited.names_month else {Decimal(day)}
+    if cited.names_month:
+        parts |= _edges_of_month(cited)
     if not cited.names_month and not words().months.isdisjoint(plain_words(content)):
         parts |= {Decimal(day) for day in range(1, 32)}
     return parts
+
+
+def _edges_of_month(cited: Said) -> set[Decimal]:
+    """The days that are meant by the end, the beginning or the middle of a month that is named."""
+    told = words().month_parts
+    named = {MONTHS[word] for word in cited.words if word in MONTHS}
+    days = {monthrange(day.year + off, month)[1] for month in named for day in cited.days for off in (0, 1)}
+    found = {Decimal(day) for day in days} if not cited.words.isdisjoint(told["last"]) else set()
+    found |= {Decimal(1)} if not cited.words.isdisjoint(told["first"]) else set()
+    return found | ({Decimal(_MIDDLE_OF_MONTH)} if not cited.words.isdisjoint(told["middle"]) else set())
 
 
 def _unsaid_name(content: str, shown: Said) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from recollect.ledger.terms import terms_of
 
@@ -18,10 +19,7 @@ _NUMBER = re.compile(
 _GROUPED = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+")
 _SEPARATOR = re.compile(r"[.,'’\u00a0\u202f]")
 _WORD = re.compile(r"[^\W_]+(?:[’'&.+-][^\W_]+)*")
-# Nobody counts further in words.
-_MOST_SPOKEN = 10**12
 _SENTENCE_ENDS = '.!?:;—–"“„»«(\n'
-_AND = ("and", "und", "et", "y", "e")
 _POSSESSIVE = re.compile(r"['’]s?$")
 
 
@@ -35,6 +33,15 @@ class Words:
     scales: dict[str, int]
     units: dict[str, int]
     hundreds: frozenset[str]
+    spoken: dict[str, dict[str, int]]
+    phrases: dict[tuple[str, ...], int]
+    amounts: dict[tuple[str, ...], tuple[Decimal, ...]]
+    fractions: dict[str, Decimal]
+    decades: dict[str, int]
+    joints: frozenset[str]
+    year_leads: frozenset[str]
+    decade_leads: frozenset[str]
+    month_parts: dict[str, frozenset[str]]
     months: frozenset[str]
     days: frozenset[str]
     noun_telling: frozenset[str]
@@ -42,16 +49,19 @@ class Words:
 
 
 @cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "words.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def words() -> Words:
     """The words of all languages, read once."""
-    read = tomllib.loads((files(__package__) / "words.toml").read_text(encoding="utf-8"))
-    units: dict[str, int] = {}
-    hundreds = set()
-    for listed in read["numbers"].values():
-        ones, tens, hundred = (part.split() for part in listed.split("/"))
-        units |= {word: number for number, word in enumerate(ones)}
-        units |= {word: number * 10 for number, word in enumerate(tens, 2)}
-        hundreds.update(hundred)
+    read = _table()
+    spoken = {language: _counting(listed) for language, listed in read["numbers"].items()}
+    units = {word: number for each in spoken.values() for word, number in each.items()}
+    # Where a word is a number in several languages, the words for the numbers themselves go first.
+    units = {word: int(number) for number, some in read["more_numbers"].items() for word in some.split()} | units
+    hundreds = [word for listed in read["numbers"].values() for word in listed.split("/")[2].split()]
     return Words(
         generic=frozenset(term for word in read["generic"].split() for term in terms_of(word)),
         denies=frozenset(read["denies"].split()),
@@ -59,11 +69,36 @@ def words() -> Words:
         scales=read["scales"],
         units=units,
         hundreds=frozenset(hundreds),
+        spoken=spoken,
+        phrases={tuple(phrase.split()): number for phrase, number in read["number_phrases"].items()},
+        amounts={
+            tuple(phrase.split()): tuple(Decimal(str(each)) for each in come_to)
+            for phrase, come_to in read["amounts"].items()
+        },
+        fractions={word: Decimal(str(part)) for word, part in read["fractions"].items()},
+        decades={word: int(decade) for decade, some in read["decades"].items() for word in some.split()},
+        joints=frozenset(read["number_joints"]["words"].split()),
+        year_leads=frozenset(read["years"]["leads"].split()),
+        decade_leads=frozenset(read["years"]["decades"].split()),
+        month_parts={part: frozenset(some.split()) for part, some in read["month_parts"].items()},
         months=frozenset(read["dates"]["months"].split()),
         days=frozenset(read["dates"]["days"].split()),
         noun_telling=frozenset(read["capital_nouns"]["telling"].split()),
         english_telling=frozenset(read["capital_nouns"]["english"].split()),
     )
+
+
+def _counting(listed: str) -> dict[str, int]:
+    """The number words of a language by what they count."""
+    ones, tens, _ = (part.split() for part in listed.split("/"))
+    counted = {word: number for number, word in enumerate(ones)}
+    return counted | {word: number * 10 for number, word in enumerate(tens, 2)}
+
+
+def clock_table() -> dict[str, str]:
+    """How each language says what time it is, as words.toml has it."""
+    clock: dict[str, str] = _table()["clock"]
+    return clock
 
 
 def readings(text: str) -> list[frozenset[Decimal]]:
@@ -84,31 +119,6 @@ def _values(match: re.Match[str]) -> Iterator[Decimal]:
         yield value.normalize()
     if scale in words().scales:
         yield (value * words().scales[scale]).normalize()
-
-
-def spoken_numbers(text: str) -> set[Decimal]:
-    """The values of numbers in words, alone and put together: "twenty five thousand" is 25,000, and 20 and 5 too."""
-    known = words()
-    found: set[Decimal] = set()
-    total = 0
-    counting = False
-    for word in [*(match.group().casefold() for match in _WORD.finditer(text.replace("-", " "))), ""]:
-        if total > _MOST_SPOKEN:
-            counting, total = False, 0
-        if word in known.units:
-            found.add(Decimal(known.units[word]))
-            total += known.units[word]
-        elif word in known.hundreds:
-            total = max(total, 1) * 100
-        elif word in known.scales and len(word) > 2 and counting:
-            total *= known.scales[word]
-        else:
-            if word not in _AND:
-                counting, total = False, 0
-            continue
-        counting = True
-        found.add(Decimal(total).normalize())
-    return found
 
 
 def names_of(text: str) -> list[list[str]]:

@@ -11,6 +11,8 @@ from recollect.write.rules.sentences import ELIDED, Sentence
 
 _SPACE = re.compile(r"\s+")
 _ENDING = " .!,;:…–—-"
+# The minus of a blood type or a grade is no dash.
+_SIGNED = re.compile(r"(?:^|\s)(?:AB|[ABCDFO0])[-–−](?=[ .!,;:…]*$)")
 _MOST_OPENINGS = 6
 
 
@@ -118,7 +120,7 @@ def corrects(part: str, pack: Pack) -> bool:
 
 def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
     corrects = hedged = kept = changes = False
-    said = part.strip(" ,;:-–—")
+    said = trimmed(part, " ,;:-–—")
     for _ in range(_MOST_OPENINGS):
         opening = pack.patterns["opens"].match(said)
         if opening is None or opening.end() == len(said):
@@ -129,8 +131,8 @@ def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
         said = said[opening.end() :].lstrip(" ,;:-–—")
     if trailing := pack.patterns["trails"].search(said):
         said = said[: trailing.start()]
-    said = pack.patterns["dangles"].sub("", said.strip(_ENDING))
-    plain = _expanded(said, pack).strip(_ENDING)
+    said = pack.patterns["dangles"].sub("", trimmed(said))
+    plain = trimmed(_expanded(said, pack))
     if time := pack.patterns["time_first"].match(plain):
         plain = plain[time.end() :]
     if _may(sentence, "corrects_within", pack) and (within := pack.patterns["corrects_within"].search(plain)):
@@ -143,7 +145,13 @@ def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
         changes, plain = True, plain[: last.start()]
     if _may(sentence, "hedges_within", pack):
         hedged |= pack.patterns["hedges_within"].search(plain) is not None
-    return Clause(said.strip(_ENDING), plain.strip(), corrects, hedged, kept, changes)
+    return Clause(trimmed(said), plain.strip(), corrects, hedged, kept, changes)
+
+
+def trimmed(text: str, ending: str = _ENDING) -> str:
+    """The text without the signs that it ends with, unless they are part of its last word: "A-"."""
+    signed = _SIGNED.search(text)
+    return text[: signed.end()].lstrip(ending) if signed else text.strip(ending)
 
 
 def _expanded(text: str, pack: Pack) -> str:

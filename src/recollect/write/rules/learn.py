@@ -162,6 +162,9 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
         when = when_of(text, at=at, ahead=is_ahead(rule.when, clause, pack))
         if when is not None:
             occurred_at = when.start
+            if rule.when == "said" and occurred_at > at:
+                # It is not so yet: "Next year I live in Paris".
+                return None
             content = dated(content, when) if text is content else content
         elif rule.when.startswith("must"):
             return None

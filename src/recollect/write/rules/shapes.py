@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from recollect.write.rules.clauses import trimmed
 from recollect.write.rules.pack import Pack
 
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
@@ -31,6 +32,10 @@ _DATE = re.compile(
     r"|\d{1,2}(?:st|nd|rd|th)"
     r"|\d{1,2}(?::\d\d)? ?(?:am|pm|uhr|h))\b|\bin (?:a|\w+) (?:days?|weeks?|months?)\b",
     re.IGNORECASE,
+)
+# Written small, a place ends before what else is said of it.
+_PREPOSITION = re.compile(
+    r" (?:with|near|for|during|over|by|at|on|from|until|till|next|mit|bei|con|cerca|avec|chez)\b", re.IGNORECASE
 )
 _MOST_WORDS = 30
 
@@ -80,12 +85,19 @@ def _given_name(value: str, pack: Pack) -> str | None:
 
 def _place(value: str, pack: Pack) -> str | None:
     """A place: words with capitals, or a word or two that end the clause."""
-    if run := _CAPITAL_RUN.match(value.removeprefix("the ")):
-        return run.group().split(" and ")[0].rstrip(".' ,")
-    words = _cut(value, pack).split()
-    if not words or len(words) > 3 or words[0].lower() in pack.words["no_place"]:
+    run = _CAPITAL_RUN.match(value.removeprefix("the "))
+    if run:
+        words = run.group().split(" and ")[0].rstrip(".' ,").split()
+    else:
+        words = _PREPOSITION.split(_cut(value, pack), maxsplit=1)[0].split()
+        if len(words) > 3 or words[:1] == [] or words[0].lower() in pack.words["no_place"]:
+            return None
+    place = " ".join(words)
+    if words[0].lower() in pack.words["days"] or pack.patterns["for_a_time"].match(
+        value, value.index(place) + len(place)
+    ):
         return None
-    return " ".join(words)
+    return place
 
 
 def _amount(value: str, pack: Pack) -> str | None:
@@ -129,7 +141,7 @@ def _cut(value: str, pack: Pack, *, at_comma: bool = True) -> str:
     cut = value[: end.start()] if end else value
     if at_comma:
         cut = re.split(r"[,;:(]| [-–—] ", cut, maxsplit=1)[0]
-    return cut.strip(" .,;:!-–—'\"")
+    return trimmed(cut, " .,;:!-–—'\"")
 
 
 _SHAPES: Mapping[str, Callable[[str, Pack], str | None]] = {

@@ -235,3 +235,29 @@ def test_a_correction_carries_its_subject_in_every_language(first: str, correcti
 )
 def test_suppositions_and_questions_of_other_languages_state_nothing(said: str) -> None:
     assert learn(said) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "day"),
+    [
+        ("My daughter Emma turns 8 on Saturday.", (2024, 2, 17)),
+        ("My daughter is turning 8 on Saturday.", (2024, 2, 17)),
+        ("My manager Julia wants the report by Friday.", (2024, 2, 16)),
+        ("My brother is getting married in January.", (2025, 1, 1)),
+        ("My appointment was rescheduled to Friday.", (2024, 2, 16)),
+        ("The exam was postponed to 5 January.", (2025, 1, 5)),
+        ("The meeting with Anna was moved to January 10.", (2025, 1, 10)),
+        ("My flight got pushed back to Tuesday.", (2024, 2, 13)),
+        # What was is dated back.
+        ("My daughter Emma turned 8 on Saturday.", (2024, 2, 10)),
+        ("My sister Anna got married by the lake on Saturday", (2024, 2, 10)),
+        ("My brother started at Bosch in January.", (2024, 1, 1)),
+        ("The exam was on 5 January.", (2024, 1, 5)),
+        ("The meeting with Anna was on January 10.", (2024, 1, 10)),
+        ("The concert was moved to another hall on Friday", (2024, 2, 9)),
+    ],
+)
+def test_a_day_lies_ahead_unless_the_words_say_that_it_is_over(said: str, day: tuple[int, int, int]) -> None:
+    learned = only(said)
+    assert learned.occurred_at == datetime(*day, tzinfo=UTC)
+    assert ("(" not in learned.content) or f"({learned.occurred_at:%Y-%m-%d})" in learned.content

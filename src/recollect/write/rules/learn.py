@@ -125,6 +125,8 @@ def _from_clause(clause: Clause, talk: Talk, pack: Pack, at: datetime, before: s
     clause = _without_the_old(clause, pack)
     for hit in hits(clause, pack):
         whole = talk.completed(hit, pack)
+        if clause.changes or clause.corrects:
+            whole = talk.renewed(whole, pack)
         if whole.rule.topical and whole.key is None and before:
             # What it belongs to was not found, but it may stand in the sentence before.
             whole = replace(whole, content=f"{before} {clause.said[:1].upper()}{clause.said[1:]}")
@@ -133,7 +135,7 @@ def _from_clause(clause: Clause, talk: Talk, pack: Pack, at: datetime, before: s
             talk.state([whole])
             yield learned
             yield from ended(whole, pack)
-            if not hit.rule.further:
+            if not (hit.rule.further or hit.more):
                 return
     if (corrected := talk.corrected(clause, pack)) is not None:
         talk.state([corrected])
@@ -187,7 +189,9 @@ def is_ahead(when: str, clause: Clause, pack: Pack) -> bool:
     """Whether a day without a year lies before them, as far as the words tell."""
     if "ahead" not in when:
         return False
-    return not pack.patterns["past"].search(clause.plain) or pack.patterns["ahead"].search(clause.plain) is not None
+    if not pack.patterns["past"].search(clause.plain):
+        return True
+    return not when.startswith("maybe") and pack.patterns["ahead"].search(clause.plain) is not None
 
 
 def _with_the_new(stated: Sequence[Learned]) -> list[Learned]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recollect.write.rules.clauses import Clause
 from recollect.write.rules.pack import Pack, Rule
@@ -12,6 +12,7 @@ from recollect.write.rules.shapes import shaped
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _FIELD = re.compile(r"\{(\w+)\}")
+_LISTED = re.compile(r",? and (?:(?:a|an|also) )?|, ?(?:(?:a|an|also) )?", re.IGNORECASE)
 _HEDGED = 0.6
 _MOST_VALUE_CHARS = 200
 
@@ -27,6 +28,7 @@ class Hit:
     topic: str
     confidence: float
     who: str = ""
+    more: bool = False
 
 
 def hits(clause: Clause, pack: Pack) -> Iterator[Hit]:
@@ -36,7 +38,21 @@ def hits(clause: Clause, pack: Pack) -> Iterator[Hit]:
         if word in pack.gates and pack.gates[word].match(clause.plain):
             for rule in pack.rules[word]:
                 if (hit := _hit(rule, clause, pack)) is not None:
-                    yield hit
+                    yield from _apart(hit, clause, pack) if rule.each else [hit]
+
+
+def _apart(hit: Hit, clause: Clause, pack: Pack) -> Iterator[Hit]:
+    """A hit for each thing that is listed; all but the last tell that there is `more`."""
+    values = [value for value in _LISTED.split(hit.value) if value]
+    for number, value in enumerate(values, 1):
+        found = {"value": value, "topic": hit.topic}
+        yield replace(
+            hit,
+            content=_told(hit.rule, found, clause, pack),
+            value=value,
+            key=_keyed(hit.rule, found, pack),
+            more=number < len(values),
+        )
 
 
 def first_hit(clause: Clause, pack: Pack) -> Hit | None:
@@ -61,6 +77,10 @@ def _hit(rule: Rule, clause: Clause, pack: Pack) -> Hit | None:
         if rule.refuse is not None and rule.refuse.search(value):
             return None
         found["value"] = value
+        about = found.pop("about", "")
+        if about and f" {about.split()[0]} " not in found["topic"]:
+            # What it is for may stand behind the value: "$500 for the bike".
+            found["topic"] = f"{found['topic']} {about}"
         return Hit(
             rule=rule,
             content=_told(rule, found, clause, pack),
@@ -94,6 +114,8 @@ def _told(rule: Rule, found: Mapping[str, str], clause: Clause, pack: Pack) -> s
 def _field(name: str, found: Mapping[str, str], pack: Pack) -> str:
     if name == "topic":
         return _within(found.get(name, ""), pack)
+    if name == "be":
+        return found.get(name, "is").lower()
     if name != "verbs":
         return found.get(name, "")
     verb = found["verb"].lower()

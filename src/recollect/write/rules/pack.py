@@ -31,11 +31,12 @@ class Rule:
 
     One of `patterns` is matched at the start of a clause, `shape` is what its value must look like, and `key` and
     `tell` are filled with what was found. After a rule that is `further` the next may state something too. `when` is
-    how it deals with time: "event" (it may have one), "ahead" (one still to come), "must" and "must_ahead" (nothing
-    without one), "said" (as told, not as written down). What is `topical` must say what it belongs to. What is
-    `single` is one value at a time: where the words say that it changed, what was said before is over. What is
-    `only_known` counts if there is a value under its key to be changed; it ends what is known under the keys that are
-    `over`.
+    how it deals with time: "event" (it may have one), "ahead" (one still to come), "maybe_ahead" (that, unless a
+    word says that it is over), "must" and "must_ahead" (nothing without one), "said" (as told, not as written down).
+    What is `topical` must say what it belongs to. What is `single` is one value at a time: where the words say that
+    it changed, what was said before is over. What is `only_known` counts if there is a value under its key to be
+    changed; it ends what is known under the keys that are `over`. Of a list, what is said of
+    `each` is a statement of its own.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Rule:
     topical: bool
     single: bool
     only_known: bool
+    each: bool
     over: tuple[str, ...]
 
 
@@ -180,5 +182,6 @@ def _rule(row: Mapping[str, Any], shapes: Mapping[str, str]) -> Rule:
         topical=row.get("topical", False),
         single=row.get("single", False),
         only_known=row.get("only_known", False),
+        each=row.get("each", False),
         over=tuple(row.get("over", "").split()),
     )

@@ -13,11 +13,17 @@ _CAPITAL = r"[A-ZÀ-ÖØ-ÞŁŠŽ]"
 _LINK = r"(?:(?:of|the|de|da|do|del|la|las|los|di|du|van|von|der|den|am|upon|bin|al|and|&) ){0,2}"
 _CAPITAL_RUN = re.compile(rf"{_CAPITAL}[\w'’.&-]*(?:,? {_LINK}(?:{_CAPITAL}|\d)[\w'’.&-]*){{0,5}}")
 _NAME = re.compile(r"[^\W\d_][\w'’.-]*(?: (?:(?:van|de|von|der|da|al|bin|la|del) ){0,2}[^\W\d_][\w'’.-]*){0,3}")
+# What stands behind a number and is no unit of it.
+_SMALL = (
+    r"(?:a|an|per|for|and|or|but|to|in|on|at|of|with|from|by|now|as|is|if|so|right|max|each|every|this|next|not|maybe"
+    r"|im|pro|für|und|oder|mit|bis|aber|al|por|para|y|o|con|pero|par|pour|et|ou|avec|mais)"
+)
 _AMOUNT = re.compile(
     r"(?:about |around |roughly |approximately |up to |under |over |at most |max(?:imum)? |less than |more than |~"
     r"|etwa |ca\. |rund |unos |alrededor de |environ |jusqu'à |bis zu |hasta )?"
-    r"(?:(?:US|CA|AU|NZ)?[$€£¥₹]\s?\d[\d.,' ]*(?:\s?(?:k|m|thousand|million|billion|mil|millones|tausend))?\b"
-    r"|\d[\d.,']*(?:[ \u00a0\u202f]\d{3})*(?:\s?(?:k\b|%|[$€£¥₹]|\w+\b))?)"
+    r"(?:(?:US|CA|AU|NZ)?[$€£¥₹]\s?\d[\d.,']*(?:[ \u00a0\u202f]\d{3})*"
+    r"(?:\s?(?:k|m|thousand|million|billion|mil|millones|tausend))?\b"
+    rf"|\d[\d.,']*(?:[ \u00a0\u202f]\d{{3}})*(?:\s?(?:k\b|%|[$€£¥₹]|(?!{_SMALL}\b)\w+\b))?)"
     r"(?:\s?(?:-|to|–)\s?[$€£]?\d[\d.,]*k?)?"
     r"(?: (?:dollars|euros?|pounds|usd|eur|gbp|bucks|dólares|pesos|livres))?"
     r"(?:(?: per | a | an |/| al | par | pro | im )"
@@ -38,6 +44,9 @@ _PREPOSITION = re.compile(
     r" (?:with|near|for|during|over|by|at|on|from|until|till|next|mit|bei|con|cerca|avec|chez)\b", re.IGNORECASE
 )
 _MOST_WORDS = 30
+_MOST_ITEM_WORDS = 6
+_LAST_ITEM = re.compile(r"(?:^|\s)(?:and|or|&|und|y|et) ", re.IGNORECASE)
+_OF_ADDRESS = re.compile(rf"(?:\d|{_CAPITAL})(?!'[a-z])(?:(?! (?:is|are|was|and|but|so|please|where|which|I)\b).)*$")
 
 
 def shaped(shape: str, value: str, pack: Pack) -> str | None:
@@ -129,6 +138,37 @@ def _phrase(value: str, pack: Pack) -> str | None:
     return cut if cut and len(cut.split()) <= 12 and _clear(cut, pack) else None
 
 
+def _list(value: str, pack: Pack) -> str | None:
+    """Things that are listed, up to where the list ends."""
+    items: list[str] = []
+    for item in _cut(value, pack, at_comma=False).split(", "):
+        if len(item.split()) > _MOST_ITEM_WORDS or not _clear(item, pack):
+            break
+        items.append(item)
+        if _LAST_ITEM.search(item):
+            break
+    return _cut(", ".join(items), pack, at_comma=False) or None
+
+
+def _several(value: str, pack: Pack) -> str | None:
+    """More than one thing: a single word may as well say what they are like."""
+    found = _list(value, pack)
+    return found if found and (", " in found or _LAST_ITEM.search(found)) else None
+
+
+def _exact_list(value: str, pack: Pack) -> str | None:
+    """Amounts, dates, proper names that are listed."""
+    found = _list(value, pack)
+    return found if found and (any(map(str.isdigit, found)) or _CAPITAL_RUN.search(found)) else None
+
+
+def _address(value: str, pack: Pack) -> str | None:
+    """An address, with all its lines: each begins with a capital or a number."""
+    lines = _cut(value, pack, at_comma=False).split(", ")
+    end = next((place for place, line in enumerate(lines) if not _OF_ADDRESS.match(line)), len(lines))
+    return ", ".join(lines[:end]) or None
+
+
 def _clear(value: str, pack: Pack) -> bool:
     words = [word.lower() for word in _WORD.findall(value)]
     return bool(words) and words[0] not in pack.words["vague_first"] and pack.words["vague"].isdisjoint(words)
@@ -154,4 +194,7 @@ _SHAPES: Mapping[str, Callable[[str, Pack], str | None]] = {
     "measure": _measure,
     "words": _words,
     "phrase": _phrase,
+    "several": _several,
+    "exact_list": _exact_list,
+    "address": _address,
 }

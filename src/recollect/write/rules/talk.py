@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from recollect.write.rules.clauses import Clause, clauses
 from recollect.write.rules.match import Hit, first_hit, slug
 from recollect.write.rules.pack import Pack, pack_for
+from recollect.write.rules.retimed import bare, fitting, later
 from recollect.write.rules.sentences import sentence_of, sentences
 from recollect.write.rules.shapes import shaped
 
@@ -107,6 +108,13 @@ class Talk:
             return _of(hit, pack.texts["about"].format(head=_bare(hit.topic, pack), topic=topic), pack)
         return replace(hit, key=None)
 
+    def renewed(self, hit: Hit, pack: Pack) -> Hit:
+        """The hit as a change of what was said of the same: "now at 4 pm" says nothing of the day."""
+        about = slug(hit.topic, pack)
+        same = [old for old in reversed(self.stated) if old.rule.shape == "date" and slug(old.topic, pack) == about]
+        is_part = about and hit.rule.shape == "date" and same and later(same[0].value, hit.value) != hit.value
+        return _with_value(same[0], hit.value) if is_part else hit
+
     def corrected(self, clause: Clause, pack: Pack) -> Hit | None:
         """What was stated before with the new value that the clause gives; None if it does not name one for sure."""
         opposes = not pack.cues["not_but"].isdisjoint(clause.plain.lower().split())
@@ -168,7 +176,7 @@ def _bare(topic: str, pack: Pack) -> str:
 
 
 def _of(hit: Hit, topic: str, pack: Pack) -> Hit:
-    content = hit.rule.tell.format(topic=topic, value=hit.value, about="")
+    content = hit.rule.tell.format(topic=topic, value=hit.value)
     return replace(hit, content=content[:1].upper() + content[1:], topic=topic, key=slug(topic, pack) or None)
 
 
@@ -198,8 +206,11 @@ def _has(shape: str, value: str, pack: Pack) -> bool:
 
 def _with_value(known: Hit, value: str) -> Hit:
     value = value.strip(" .")
-    if known.value in known.content:
-        content = known.content.replace(known.value, value)
-    else:
-        content = f"{known.content}: {value}"
-    return replace(known, content=content, value=value)
+    if known.rule.shape == "date":
+        value = later(known.value, value)
+    if known.value not in known.content:
+        return replace(known, content=f"{known.content}: {value}", value=value)
+    if known.rule.shape == "date":
+        before, _, after = known.content.partition(known.value)
+        return replace(known, content=f"{fitting(before, value)}{value}{after}", value=bare(value))
+    return replace(known, content=known.content.replace(known.value, value), value=value)

@@ -176,10 +176,10 @@ def test_work_and_home_in_one_sentence_are_three_facts() -> None:
         ("I have a dog named Rex", "User has a dog named Rex", Category.FACT),
         ("My sister Anna lives in Paris", "My sister Anna lives in Paris", Category.FACT),
         ("I weigh 80 kg", "I weigh 80 kg", Category.FACT),
-        ("From now on, please respond in Spanish", "From now on, please respond in Spanish", Category.INSTRUCTION),
+        ("From now on, please respond in rhymes", "From now on, please respond in rhymes", Category.INSTRUCTION),
         ("When I ask for code, always use type hints", "When I ask for code, always use type hints", "instruction"),
         ("Never use emojis", "Never use emojis", Category.INSTRUCTION),
-        ("Please use metric units", "Please use metric units", Category.INSTRUCTION),
+        ("Please use plain words", "Please use plain words", Category.INSTRUCTION),
     ],
 )
 def test_a_statement_is_told_of_the_user_or_kept_as_said(said: str, content: str, category: Category) -> None:

@@ -16,7 +16,7 @@ from recollect.model.turn import Role, Turn
 from recollect.write.rules.clauses import Clause, clauses, corrects, leads_in
 from recollect.write.rules.match import Hit, hits
 from recollect.write.rules.pack import Pack, pack_for
-from recollect.write.rules.retract import denied, ended, retracted
+from recollect.write.rules.retract import denied, ended, lost, retracted
 from recollect.write.rules.sentences import Sentence, sentence_of, sentences
 from recollect.write.rules.steps import procedures
 from recollect.write.rules.talk import Talk
@@ -87,16 +87,18 @@ def is_unsaid(sentence: Sentence, pack: Pack) -> bool:
 
 def _by_itself(said: list[Sentence], talk: Talk, pack: Pack, at: datetime) -> Iterator[Learned]:
     steps = procedures(said, pack)
-    for text, _ in steps:
+    for each in steps:
         yield Learned(
-            content=text,
+            content=each.text,
+            key=each.key,
+            correction=each.corrects and each.key is not None,
             type=MemoryType.PROCEDURAL,
             category=Category.FACT,
             importance=_PROCEDURE_IMPORTANCE,
             confidence=_SURE,
         )
-    taken = {place for _, places in steps for place in places}
-    yield from _stated([each for place, each in enumerate(said) if place not in taken], talk, pack, at)
+    taken = {place for each in steps for place in each.places}
+    yield from _stated([sentence for place, sentence in enumerate(said) if place not in taken], talk, pack, at)
 
 
 def own_sentences(said: list[Sentence], pack: Pack) -> list[Sentence]:
@@ -132,12 +134,13 @@ def _from_clause(clause: Clause, talk: Talk, pack: Pack, at: datetime, before: s
             whole = replace(whole, content=f"{before} {clause.said[:1].upper()}{clause.said[1:]}")
         learned = _learned(whole, clause, pack, at)
         if learned is not None:
-            talk.state([whole])
+            yield from lost(clause, talk, pack)
+            talk.state([replace(whole, kept=learned.content)])
             yield learned
             yield from ended(whole, pack)
             if not (hit.rule.further or hit.more):
                 return
-    if (corrected := talk.corrected(clause, pack)) is not None:
+    if (corrected := talk.instead(clause, pack) or talk.corrected(clause, pack)) is not None:
         talk.state([corrected])
         learned = _learned(corrected, clause, pack, at)
         if learned is not None:

@@ -29,6 +29,7 @@ class Hit:
     confidence: float
     who: str = ""
     more: bool = False
+    kept: str = ""
 
 
 def hits(clause: Clause, pack: Pack) -> Iterator[Hit]:

@@ -23,9 +23,9 @@ def retracted(clause: Clause, talk: Talk, pack: Pack) -> list[Learned] | None:
         return None
     gone: Learned | None = None
     if found := pack.patterns["no_longer"].match(clause.plain):
-        return _no_longer(found.groupdict(), clause, pack)
+        return _no_longer(found.groupdict(), clause, talk, pack)
     if pack.patterns["forget"].match(clause.plain):
-        gone = _untrue(talk.latest, pack) if talk.latest else None
+        gone, talk.gone = (_untrue(talk.latest, pack) if talk.latest else None), talk.latest
     elif found := pack.patterns["forget_that"].match(clause.plain):
         stated = _stated(found["what"], clause, pack)
         gone = _untrue(talk.completed(stated, pack), pack) if stated else None
@@ -42,6 +42,30 @@ def ended(hit: Hit, pack: Pack) -> Iterator[Learned]:
         content = pack.texts["over" if hit.who else "over_all"].format(who=hit.who, what=what)
         gone = _gone(replace(hit, key=key, value=hit.who), content)
         yield replace(gone, value=hit.who or None, only_known=True)
+
+
+def lost(clause: Clause, talk: Talk, pack: Pack) -> Iterator[Learned]:
+    """What is over with what happened: who sold the car drives it no more, what was called off is not on."""
+    if found := pack.patterns["died"].match(clause.plain):
+        known = next((hit for hit in reversed(talk.stated) if found["who"] in _words_said(hit)), None)
+        pet = f"User no longer has a {found['topic'].lower()} named {found['who']}"
+        yield Learned(content=pet, category=known.rule.category if known else Category.FACT, retraction=True)
+    elif found := pack.patterns["sold"].match(clause.plain):
+        words = set(found["thing"].split())
+        hit = next((hit for hit in reversed(talk.stated) if words <= set(_words_said(hit))), None)
+        if hit and (kept := pack.patterns["keeps"].match(hit.content)):
+            yield _gone(hit, f"{kept['who']} no longer {kept['verb']} {kept['rest']}")
+        elif hit and hit.key and words <= set(hit.value.split()):
+            yield _gone(hit, f"User no longer has {hit.value}")
+    elif found := pack.patterns["called_off"].match(clause.plain):
+        words = [word for word in found["topic"].lower().split() if word not in pack.words["light"]]
+        events = [hit for hit in talk.stated if hit.rule.category is Category.EVENT]
+        on = [hit for hit in events if set(words) <= {word.lower() for word in _words_said(hit)}]
+        yield from [_untrue(on[-1], pack)] if len({hit.content for hit in on}) == 1 else []
+
+
+def _words_said(hit: Hit) -> list[str]:
+    return hit.content.replace(",", " ").replace("'s", " ").split()
 
 
 def denied(clause: Clause, pack: Pack) -> Iterator[Learned]:
@@ -90,16 +114,19 @@ def _is_told(hit: Hit, pack: Pack) -> bool:
     return hit.content.startswith("User") and pack.language == "en"
 
 
-def _no_longer(found: Mapping[str, str | None], clause: Clause, pack: Pack) -> list[Learned] | None:
+def _no_longer(found: Mapping[str, str | None], clause: Clause, talk: Talk, pack: Pack) -> list[Learned] | None:
     who = found.get("who") or ""
     does = found.get("does") or found.get("did") or found.get("verb")
     where = found.get("rest") or found.get("where") or ""
     verb = does if where else (does or "").split(" ")[0]
     does = does and f"{does} {where}".rstrip()
-    be = found.get("is") or found.get("isnt")
+    be = found.get("is") or found.get("isnt") or found.get("quit")
+    if left := found.get("left"):
+        does = pack.texts["works"].format(where=left)
     before = f"{who} {does}".strip() if does else pack.texts["was"].format(who=who, what=be)
     if (hit := _stated(before, clause, pack)) is None:
         return None
+    talk.gone = hit
     if but := found.get("but"):
         # "I no longer live in Rome, but in Milan": the verb is said once for both.
         instead = _stated(f"{who} {verb} {but}", clause, pack)
@@ -113,7 +140,8 @@ def _no_longer(found: Mapping[str, str | None], clause: Clause, pack: Pack) -> l
     if hit.content.startswith("User ") and pack.language == "en":
         subject, verb, rest = hit.content.split(" ", 2)
         content = f"User is no longer {rest}" if verb == "is" else f"{subject} no longer {verb} {rest}"
-    return [_gone(hit, content)]
+    # Who left a place may never have worked there.
+    return [replace(_gone(hit, content), only_known=left is not None)]
 
 
 def _negated(hit: Hit, clause: Clause, found: Mapping[str, str | None], pack: Pack) -> str:
@@ -139,7 +167,7 @@ def _sentence(said: str) -> str:
 
 
 def _untrue(hit: Hit, pack: Pack) -> Learned:
-    return _gone(hit, pack.texts["untrue"].format(content=hit.content))
+    return _gone(hit, pack.texts["untrue"].format(content=hit.kept or hit.content))
 
 
 def _forgotten(what: str, talk: Talk, pack: Pack) -> Learned | None:

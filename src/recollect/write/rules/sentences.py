@@ -24,6 +24,8 @@ _SHORTENED = frozenset(
     "mr mrs ms dr prof st jr sr vs e.g i.e a.m p.m approx dept est inc ltd co fig vol bzw z.b d.h ca nr str usw sra "
     "srta av ej p.ej mme mlle".split()
 )
+# Steps that are numbered in one line: "To reset it: 1. Unplug it 2. Wait".
+_NUMBERING = re.compile(r":\s?1\.$|:\s?1\.\s.{1,200}\s[2-9]\.$")
 _MONTH_AFTER = re.compile(r"\s+(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTE = re.compile(r"[\"“„«]([^\"”“„«»]*)[\"”“»]")
@@ -108,6 +110,8 @@ def _goes_on(line: str, end: re.Match[str]) -> bool:
     if end.group()[0] != ".":
         return False
     after = line[end.end() : end.end() + 5]
+    if _NUMBERING.search(line, 0, end.end()):
+        return True
     before = _WORD_BEFORE.search(line, max(0, end.start() - 12), end.start())
     word = before.group() if before else ""
     if word.lower() in _SHORTENED or (len(word) == 1 and word.isupper() and word != "I"):

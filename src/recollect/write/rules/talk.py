@@ -15,11 +15,13 @@ from recollect.write.rules.shapes import shaped
 _MOST_ANSWER_WORDS = 10
 _MOST_ANSWER_CHARS = 100
 _MOST_VALUE_WORDS = 6
+_MOST_MEANT_WORDS = 4
 _MOST_STATED = 50
 _MOST_SAID = 20
 _MOST_HEARD_CHARS = 4_000
 # Shapes by which a value tells what it can replace.
 _EXACT = ("amount", "date", "name")
+_IN_WORDS = ("words", "phrase", "")
 _NAMES = ("name", "given_name", "place")
 
 
@@ -33,10 +35,11 @@ class Talk:
     stated: list[Hit] = field(default_factory=list)
     _now: list[Hit] = field(default_factory=list)
     _before: list[Hit] = field(default_factory=list)
+    gone: Hit | None = None
 
     def begin_turn(self) -> None:
         """The user speaks again."""
-        self._before, self._now = self._now, []
+        self._before, self._now, self.gone = self._now, [], None
 
     @property
     def latest(self) -> Hit | None:
@@ -128,10 +131,30 @@ class Talk:
         new = clause.plain[opening.end() :] if opening else clause.plain
         if clause.corrects and (split := pack.patterns["value_for"].match(new)):
             return self._corrected_of(split["about"], split["new"], clause, pack)
-        if not new or len(new.split()) > _MOST_VALUE_WORDS or not any(_has(shape, new, pack) for shape in _EXACT):
+        if not new or len(new.split()) > _MOST_VALUE_WORDS:
             return None
+        if not any(_has(shape, new, pack) for shape in _EXACT):
+            return self._meant(new, clause, pack)
         known = next((hit for hit in self._known() if _fits(hit, new, pack)), None)
         return _with_value(known, new) if known else None
+
+    def _meant(self, new: str, clause: Clause, pack: Pack) -> Hit | None:
+        """What was said last with words for its value that could be meant: others of its kind, or said to be."""
+        latest = next(iter([*(self._repeated()[-1:] if self.heard else []), *filter(None, [self.latest])]), None)
+        if latest is None or not latest.key or latest.rule.shape not in _IN_WORDS:
+            return None
+        meant = pack.patterns["meant_words"].match(clause.plain) and not pack.patterns["no_answer"].match(new)
+        sure = meant and len(new.split()) <= _MOST_MEANT_WORDS and shaped("phrase", new, pack) == new
+        return _with_value(latest, new) if sure or _alike(latest.value, new, pack) else None
+
+    def instead(self, clause: Clause, pack: Pack) -> Hit | None:
+        """What was just taken back with the value that the clause gives: "Scratch that, it's blue"."""
+        found = pack.patterns["instead"].match(clause.plain) if self.gone else None
+        if found is None or self.gone is None or not self.gone.key:
+            return None
+        new = found["new"]
+        fits = _could_be(self.gone, new, pack) and shaped("phrase", new, pack) == new
+        return _with_value(self.gone, new) if fits and len(new.split()) <= _MOST_MEANT_WORDS else None
 
     def _corrected_of(self, about: str, new: str, clause: Clause, pack: Pack) -> Hit | None:
         """What was stated of a thing that the correction names; else what may be known of it from another time."""
@@ -168,7 +191,8 @@ def _statement_asked_for(questions: list[str], pack: Pack) -> str:
 
 def _is_whole(topic: str, pack: Pack) -> bool:
     """Whether a topic says what it is of: "Hawaii budget", not "budget" or "budget for the trip"."""
-    return any(word not in pack.words["heads"] for word in slug(topic, pack).split("_") if word)
+    words = [word for word in slug(topic, pack).split("_") if word]
+    return any(word not in pack.words["heads"] or word in pack.words["whole"] for word in words)
 
 
 def _bare(topic: str, pack: Pack) -> str:
@@ -198,6 +222,13 @@ def _could_be(hit: Hit, value: str, pack: Pack) -> bool:
         return _fits(hit, value, pack)
     words = value.lower().split()
     return pack.words["own"].isdisjoint(words) and not pack.patterns["no_value"].search(value)
+
+
+def _alike(value: str, other: str, pack: Pack) -> bool:
+    """Whether both are words of one list: colours, languages."""
+    last = [each.lower().split()[-1] for each in (value, other) if each]
+    lists = pack.texts.get("alike", pack.texts["by_value"]).split()
+    return len(last) == 2 and any(pack.words[name].issuperset(last) for name in lists)
 
 
 def _has(shape: str, value: str, pack: Pack) -> bool:

@@ -12,6 +12,7 @@ from recollect.model.invisible import normalise_invisible
 from recollect.model.turn import Turn
 from recollect.models.chat import Answer, AnsweringChat, Chat, ChatMessage
 from recollect.prompts.data import chars_each, json_line, shortened
+from recollect.write.screening.redact import redact
 
 # Something of each turn is shown, however many there are; so there may not be too many.
 MAX_TURNS = 80
@@ -99,12 +100,12 @@ async def _answer(chat: Chat, asked: Sequence[ChatMessage], *, max_tokens: int, 
 
 
 def tidied(text: str) -> str:
-    """The text without what models put around it: a fence, a heading, quotation marks."""
+    """The text without secrets, and without what models put around it: a fence, a heading, quotation marks."""
     text = _FENCE.sub("", normalise_invisible(text).strip()).strip()
     text = _LABEL.sub("", text, count=1).strip()
     if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
         text = text[1:-1].strip()
-    return text
+    return redact(text).text
 
 
 def _plain(turn: Turn) -> dict[str, object]:

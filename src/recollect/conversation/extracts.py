@@ -18,6 +18,7 @@ from recollect.model.traits import Trait, flags_in, traits_of
 from recollect.model.turn import Role, Turn
 from recollect.write.rules.sentences import ELIDED, sentences
 from recollect.write.screening.imperatives import imperative_in
+from recollect.write.screening.redact import redact
 
 BY_USER = "The user said:"
 BY_ASSISTANT = "The assistant said:"
@@ -87,13 +88,15 @@ def split_extracts(text: str) -> tuple[str, list[str]]:
 
 def _sentences(turn: Turn, most_chars: int) -> Iterable[str]:
     """What was said in a turn, a sentence each; what is not speech is left out, if anything else is there."""
-    text = turn.content
+    # The log may hold secrets; what is made of it may not.
+    whole = redact(turn.content).text
+    text = whole
     if len(text) > most_chars:
         # No sentence may be cut: half of it could say something else.
         text = text[: 1 + max(text.rfind(end, 0, most_chars) for end in (". ", "! ", "? ", "\n"))]
     found = [each.text for each in sentences(text)]
     # Of a turn that is all code or one long run, the beginning says at least what it is.
-    return found or [turn.content.strip()[:200]]
+    return found or [whole.strip()[:200]]
 
 
 def _said(text: str, turn: Turn | None) -> _Said:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.model.memory import Category, MemoryRecord
-from recollect.model.text import mended_text
 from recollect.models.structured import InvalidAnswer, Partial
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
+from recollect.write.screening.written import as_written, is_of_secret
 from recollect.write.settling.reader import read
 from recollect.write.settling.same import SameLimits, Text, compare, likeness, ready, said_again
 
@@ -80,8 +80,8 @@ def insights_of(answer: object, memories: Sequence[MemoryRecord]) -> Partial[tup
 def _insight(told: object, memories: Sequence[MemoryRecord]) -> Insight:
     if not isinstance(told, Mapping):
         raise InvalidAnswer("it must be an object")
-    content = mended_text(" ".join(str(told.get("content") or "").split()))
-    if not content or len(content) > MAX_CHARS:
+    content = as_written(" ".join(str(told.get("content") or "").split()))
+    if not content or is_of_secret(content) or len(content) > MAX_CHARS:
         raise InvalidAnswer(f"content must be one sentence of at most {MAX_CHARS} characters")
     cited = _cited(told.get("evidence"), memories)
     if wrong := _wrong_with(content, cited):
@@ -91,7 +91,7 @@ def _insight(told: object, memories: Sequence[MemoryRecord]) -> Insight:
         content=content,
         category=Category.LESSON if told.get("kind") == "lesson" else Category.INSIGHT,
         evidence=tuple(each.id for each in cited),
-        about=mended_text(str(told.get("about") or "").strip()[:MAX_ABOUT_CHARS]),
+        about=as_written(str(told.get("about") or "").strip())[:MAX_ABOUT_CHARS],
         importance=_share(told.get("importance"), 0.5),
         confidence=min(_share(told.get("confidence"), 0.6), MAX_CONFIDENCE),
         review=f"it tells what to do ('{order}'), and the user did not say it" if order else "",

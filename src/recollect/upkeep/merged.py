@@ -11,11 +11,11 @@ from typing import Any
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
-from recollect.model.text import mended_text
 from recollect.models.structured import InvalidAnswer
 from recollect.upkeep.clusters import Candidate
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
+from recollect.write.screening.written import as_written
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.relation import changed, keeps, nearness, same_subject
@@ -68,7 +68,7 @@ def read_merge(answer: object, cluster: Sequence[Candidate]) -> Merge:
     if not isinstance(answer, Mapping):
         raise InvalidAnswer('it must be an object with "members", "statement" and "outdated"')
     members = _numbers(answer, "members", len(cluster))
-    statement = mended_text(" ".join(str(answer.get("statement") or "").split()))
+    statement = as_written(" ".join(str(answer.get("statement") or "").split()))
     if len(members) < 2 or not statement:
         return Merge()
     outdated = frozenset(_numbers(answer, "outdated", len(cluster))) & set(members)

@@ -30,6 +30,7 @@ from recollect.write.screening.imperatives import review_reason
 from recollect.write.screening.redact import redact
 from recollect.write.screening.screen import screen
 from recollect.write.screening.trust import said_by_user
+from recollect.write.screening.written import without_secrets
 from recollect.write.settling.neighbours import neighbours
 from recollect.write.settling.reconcile import reconcile
 from recollect.write.settling.resolution import Limits as Settling
@@ -95,6 +96,8 @@ async def understand(
         return Understood(), told
     with span("recollect.extract") as traced:
         found, how = await _extracted(scope, screened.turns, screen(batch.before).turns, means, habits)
+        kept, secrets = without_secrets(found.learned)
+        found = replace(found, learned=tuple(kept), dropped=(*found.dropped, *secrets))
         traced.tell({"turns": len(screened.turns), "learned": len(found.learned), "llm_calls": found.calls})
     async with billed(means.ledger, scope, lambda: _spent(scope, "extract", found), by=By(BY)):
         with span("recollect.settle") as traced:

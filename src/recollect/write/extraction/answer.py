@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import Category, MemoryType
 from recollect.model.text import mended_text
 from recollect.models.structured import InvalidAnswer, Partial
@@ -148,7 +149,7 @@ def _content(item: Mapping[Any, Any]) -> str:
 
 def _text(value: object) -> str:
     """The words on one line; nothing for what is no text, or a word for nothing."""
-    text = " ".join(mended_text(value).split()) if isinstance(value, str) else ""
+    text = " ".join(normalise_invisible(mended_text(value)).split()) if isinstance(value, str) else ""
     return "" if text.casefold() in _NOTHING else text
 
 

@@ -30,6 +30,7 @@ from recollect.write.extraction.ground import (
     scripts_of,
 )
 from recollect.write.extraction.prompt import Question, Style, question, style_of
+from recollect.write.screening.redact import redact
 from recollect.write.screening.trust import words_of_user
 
 # What an assistant says of a user, and what was translated out of their script, is never sure.
@@ -134,7 +135,10 @@ class _Judge:
         at = self._evidence(claim)
         wrong = self._wrong_with(claim, at)
         if wrong:
-            self.dropped.append(f"{wrong}: {claim.content[:100]}")
+            said = redact(claim.content)
+            # What is wrong with it may name the secret, or a part of it.
+            wrong = "not to be kept, and with a secret in it" if said.found else wrong
+            self.dropped.append(f"{wrong}: {said.text[:100]}")
             return None
         self._seen.add(text_hash(claim.content))
         cited = [self._turns[each] for each in at]

@@ -9,6 +9,7 @@ from typing import Any
 
 from recollect.model.text import is_storable
 from recollect.models.structured import InvalidAnswer, Partial
+from recollect.write.screening.written import as_written
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.relation import changed, keeps
 from recollect.write.settling.same import Text, ready
@@ -111,6 +112,8 @@ class Asked:
         if action is not Action.UPDATE or memory is None:
             return Verdict(statement, action, memory)
         text = row.get("text")
+        if isinstance(text, str) and is_storable(text):
+            text = as_written(text)
         wrong = self._wrong_with(text, self.statements[statement], self.memories[memory])
         return f"statement {statement}: {wrong}" if wrong else Verdict(statement, action, memory, str(text).strip())
 

@@ -64,6 +64,24 @@ def test_what_is_exported_can_be_imported_by_another_user_and_twice(api: httpx.C
         assert contents(other.get("/memories")) == ["Likes tea\nand coffee"]
 
 
+def test_sessions_come_along_with_what_is_kept_of_them(api: httpx.Client, tmp_path: Path) -> None:
+    user, outside = api.headers["X-Memory-User"], str(api.base_url).removesuffix("/recollect/v1/")
+    came_to = {"query": "Book it", "summary": "looked", "result": "booked"}
+    told = {"user": user, "conversation_id": "flights", "invocation_summary": came_to}
+    answer = api.post(f"{outside}/api/react/conversations/update", json=told)
+    assert answer.status_code == 200, answer.text
+    session = api.get("/session", params={"session_id": "flights"}).json()
+    assert session["invocations"]
+    exported = api.get("/export")
+    assert [line.get("kind") for line in lines_of(exported)][-1] == "session"
+    assert not [line for line in lines_of(api.get("/export", params={"sessions": False})) if "kind" in line]
+    with served(tmp_path / "home") as other:
+        for _ in range(2):
+            other.post("/import", content=exported.content, headers=LINES)
+        held = other.get("/session", params={"session_id": "flights"}).json()
+    assert held["invocations"] == session["invocations"]
+
+
 def test_a_user_without_memories_exports_nothing(api: httpx.Client) -> None:
     assert lines_of(api.get("/export")) == []
 

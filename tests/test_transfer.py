@@ -10,6 +10,7 @@ import pytest
 
 from recollect import Memory, Status
 from recollect.errors import IdempotencyReuse, InvalidInput
+from recollect.settings import load
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
@@ -79,19 +80,19 @@ class Counting(FakeEmbedder):
 def test_vectors_come_along_where_the_model_is_the_same(memory: Memory, tmp_path: Path) -> None:
     memory.add("Likes tea", user_id="a")
     memory.remember("I moved to Lisbon", user_id="a", session_id="s", wait=True)
-    lines = [json.loads(json.dumps(line)) for line in memory.export(embeddings=True)]
+    lines = [json.loads(json.dumps(line)) for line in memory.export(embeddings=True, sessions=False)]
     assert len(lines) == 3
     assert {line["embedding"]["model"] for line in lines} == {FakeEmbedder(16).model.name}
     Counting.asked = 0
     with Memory(home=tmp_path / "same", embedder=Counting(16)) as same:
         same.import_(lines)
         assert Counting.asked == 0
-        assert list(same.export(embeddings=True)) == lines
+        assert list(same.export(embeddings=True, sessions=False)) == lines
         assert same.stats()["vectors"] == 3
     with Memory(home=tmp_path / "other", embedder=Counting(32)) as other:
         other.import_(lines)
         assert Counting.asked == 3
-        assert list(other.export()) == list(memory.export())
+        assert list(other.export(sessions=False)) == list(memory.export(sessions=False))
 
 
 def test_a_vector_of_a_secret_is_not_taken_over(memory: Memory, tmp_path: Path) -> None:
@@ -120,13 +121,91 @@ def test_sessions_come_along_with_their_summaries_and_how_far_they_were_learned_
 ) -> None:
     memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
     memory.end_session(user_id="a", session_id="s", wait=True)
-    lines = list(memory.export(sessions=True))
+    lines = list(memory.export())
     assert lines[-1]["kind"] == "session"
     other.import_(lines)
-    assert list(other.export(sessions=True)) == lines
+    assert list(other.export()) == lines
     [session] = other.sessions(user_id="a")
     assert (session.learned_to, session.closed_at is None) == (1, False)
     other.remember("And I like tea", user_id="a", session_id="s", mode=None)
     other.import_(lines)
     [session] = other.sessions(user_id="a")
     assert session.closed_at is None
+
+
+def said(memory: Memory, *texts: str, session: str = "s") -> None:
+    for text in texts:
+        memory.remember(text, user_id="a", session_id=session, wait=True)
+
+
+def known(memory: Memory) -> set[str]:
+    return {each.memory for each in memory.get_all(user_id="a", limit=100)}
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_what_was_corrected_and_deleted_stays_so_when_the_talk_goes_on_elsewhere(
+    memory: Memory, other: Memory, sessions: bool
+) -> None:
+    said(memory, "My dog is called Rex.", "My favourite colour is teal.")
+    for each in memory.get_all(user_id="a"):
+        if "Rex" in each.memory:
+            memory.update(each.id, "User's cat is named Max", user_id="a")
+        else:
+            memory.delete(each.id, user_id="a", sources=False)
+    other.import_(list(memory.export(sessions=sessions)))
+    said(memory, "I like chess.")
+    said(other, "I like chess.")
+    assert len(known(memory)) == 2
+    assert known(other) == known(memory)
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Iterator[Memory]:
+    """One in which nobody works off what was said."""
+    settings = load({"home": tmp_path / "idle", "worker": False}, environ={}).settings
+    with Memory(settings=settings) as memory:
+        yield memory
+
+
+def test_what_was_not_learned_from_before_an_import_is_learned_after_it(memory: Memory, idle: Memory) -> None:
+    said(memory, "My favourite colour is teal.")
+    [fact] = memory.get_all(user_id="a")
+    memory.delete(fact.id, user_id="a", sources=False)
+    idle.remember("My dog is called Rex.", user_id="a", session_id="s")
+    idle.import_(list(memory.export(user_id="a")))
+    idle.work()
+    assert known(idle) == {"User's dog is named Rex"}
+
+
+def test_what_was_not_learned_from_where_it_came_from_is_learned_here(idle: Memory, other: Memory) -> None:
+    idle.remember("My dog is called Rex.", user_id="a", session_id="s")
+    other.import_(list(idle.export(user_id="a")))
+    said(other, "I like chess.")
+    assert known(other) == {"User's dog is named Rex", "User likes chess"}
+
+
+def test_invocations_come_along_without_secrets_and_beside_those_that_are_there(
+    memory: Memory, other: Memory
+) -> None:
+    def told(task: str) -> dict[str, object]:
+        return {
+            "kind": "session",
+            "user_id": "a",
+            "session_id": "s",
+            "invocations": [{"task": task, "outcome": "ok"}],
+        }
+
+    other.import_([told("book a flight")])
+    for _ in range(2):
+        other.import_([told("my password is hunter2xyz9")])
+    [session] = other.sessions(user_id="a")
+    tasks = [str(each["task"]) for each in session.invocations]
+    assert len(tasks) == 2
+    assert tasks[1] == "book a flight"
+    assert "hunter2xyz9" not in tasks[0]
+
+
+@pytest.mark.parametrize("wrong", [{"invocations": ["x"]}, {"invocations": "x"}, {"metadata": "x"}, {"summary": 3}])
+def test_a_session_that_is_none_is_told_with_its_line(memory: Memory, wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match="line 1"):
+        memory.import_([{"kind": "session", "user_id": "a", "session_id": "s", **wrong}])

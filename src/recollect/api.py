@@ -309,12 +309,13 @@ class AsyncMemory(Moves, Caring, Opening):
         *,
         user_id: str | None = None,
         project_id: str | None = None,
-        sessions: bool = False,
+        sessions: bool = True,
         embeddings: bool = False,
     ) -> AsyncIterator[dict[str, Any]]:
         """Every memory and turn as plain values, oldest first; without a user, of all users.
 
-        With `sessions` how each session stands, its summary too; with `embeddings` the vectors of the current model.
+        How each session stands comes last, its summary and invocations too, unless `sessions` is False. With
+        `embeddings` the vectors of the current model come along.
         """
         service = await self._open()
         with service.uses.one():

@@ -35,9 +35,9 @@ class Moving:
         self._learning, self._room, self._uses = learning, room, uses
 
     async def export(
-        self, scope: Scope, *, sessions: bool = False, embeddings: bool = False
+        self, scope: Scope, *, sessions: bool = True, embeddings: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
-        """Every memory of the scope as plain lines."""
+        """Every memory of the scope as plain lines, and how its sessions stand."""
         model = self._embedder.model if embeddings else None
         with self._uses.one():
             async for line in exported.export(scope, ledger=self._ledger, sessions=sessions, model=model):

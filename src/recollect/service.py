@@ -342,9 +342,9 @@ class Service:
 
     # Upkeep
 
-    def export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
-        """Every memory of the scope as plain lines."""
-        return self.moving.export(scope)
+    def export(self, scope: Scope, *, sessions: bool = True) -> AsyncIterator[dict[str, Any]]:
+        """Every memory of the scope as plain lines, and how its sessions stand."""
+        return self.moving.export(scope, sessions=sessions)
 
     async def reembed(self, progress: Callable[[int], None], *, back: bool = False, drop: bool = False) -> int:
         """Bring the ledger to the model that the settings name; gives how many vectors were made."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from recollect.conversation.written import MAX_INVOCATIONS
 from recollect.errors import InvalidInput
 from recollect.ledger.packing import unpacked
 from recollect.ledger.protocol import Ledger
@@ -31,11 +32,11 @@ SESSION = "session"
 
 
 async def export(
-    scope: Scope, *, ledger: Ledger, sessions: bool = False, model: EmbeddingModel | None = None
+    scope: Scope, *, ledger: Ledger, sessions: bool = True, model: EmbeddingModel | None = None
 ) -> AsyncIterator[dict[str, Any]]:
     """Every memory of the scope in any state, oldest first, turns among them; with their vectors of a `model`.
 
-    How each of the `sessions` stands comes last, if asked for.
+    How each of the `sessions` stands comes last, unless they are left out.
     """
     cursor = None
     while True:
@@ -83,13 +84,18 @@ def read_session(line: Mapping[str, Any], *, user: str | None = None) -> Convers
     """How a session stood, as a line of an export tells it; `user` takes the place of the one it names."""
     scope = Scope(user or line.get("user_id") or "", line.get("project_id") or "", line.get("session_id") or "")
     closed_at = line.get("closed_at")
+    invocations, metadata = line.get("invocations") or [], line.get("metadata") or {}
+    if not isinstance(invocations, list) or not all(isinstance(each, Mapping) for each in invocations):
+        raise InvalidInput("the invocations of a session are a list of objects")
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput("the metadata of a session is an object")
     held = Conversation(
         scope=scope,
         turn_count=whole(line.get("turn_count"), name="turn_count", least=0),
         learned_to=whole(line.get("learned_to"), name="learned_to", least=0),
         summary=line.get("summary") or "",
-        invocations=tuple(line.get("invocations") or ()),
-        metadata=line.get("metadata") or {},
+        invocations=tuple(invocations),
+        metadata=metadata,
         closed_at=None if closed_at is None else as_utc(closed_at, name="closed_at"),
     )
     Note(scope, _state(held))
@@ -107,13 +113,29 @@ def _state(held: Conversation) -> dict[str, Any]:
 
 
 async def put_session(told: Conversation, *, ledger: Ledger, redacting: Redacting, by: By) -> None:
-    """Have a session stand as it did, unless somebody has talked on in it here."""
+    """Have a session stand as it did; where somebody has talked on in it here, only its invocations come along."""
     held = await ledger.conversation(told.scope)
-    learned_to = min(told.learned_to, held.turn_count)
     summary, _ = redacting.said(told.summary) if told.summary else ("", ())
-    state = {**_state(told), "learned_to": learned_to, "summary": summary}
-    if held.turn_count <= told.turn_count and state != _state(held):
+    state = {
+        **_state(told),
+        "learned_to": min(told.learned_to, held.turn_count),
+        "summary": summary or held.summary,
+        "metadata": {**held.metadata, **told.metadata},
+    }
+    if held.turn_count > told.turn_count:
+        state = _state(held)
+    state["invocations"] = _invocations(told, held, redacting)
+    if state != _state(held):
         await ledger.apply(told.scope, [], by=by, effects=[Note(told.scope, state)])
+
+
+def _invocations(told: Conversation, held: Conversation, redacting: Redacting) -> list[dict[str, Any]]:
+    """Those that were told, without their secrets, and then those that came about here."""
+    clean = [
+        {name: redacting.said(text)[0] if isinstance(text, str) and text else text for name, text in each.items()}
+        for each in told.invocations
+    ]
+    return [*clean, *(dict(each) for each in held.invocations if dict(each) not in clean)][-MAX_INVOCATIONS:]
 
 
 @dataclass(frozen=True, slots=True)

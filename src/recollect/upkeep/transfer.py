@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from recollect.errors import InvalidInput
+from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.fields import from_plain
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, By
+from recollect.model.effect import Note
 from recollect.model.ids import new_id
 from recollect.model.job import NewJob
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
@@ -22,6 +23,7 @@ from recollect.model.turn import Role, Turn
 from recollect.models.embedding import Embedder
 from recollect.write.draft import checked_fields, visible_text
 from recollect.write.embed import embed
+from recollect.write.passed_over import with_range
 from recollect.write.room import Room
 from recollect.write.screening.given import Redacting
 from recollect.write.triggers import job_key
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 # How many scopes are written to side by side.
 _AT_ONCE = 64
+# How often a session that somebody talks in is read again.
+_TRIES = 5
 # What every store can count to.
 _MOST = 2**31 - 1
 _NOT_FIELDS = {
@@ -148,8 +152,9 @@ async def write(
 ) -> Imported:
     """Add records that are not there yet, with a job for each session that has new turns if one is given.
 
-    Scopes are written side by side, so that many of them share one sync to disk. `vectors` are those that are known,
-    by the ids of the memories they are of.
+    Without a job the turns count as learned from: what came of them comes along, or was taken back since. Scopes are
+    written side by side, so that many of them share one sync to disk. `vectors` are those that are known, by the ids
+    of the memories they are of.
     """
     if not records:
         return Imported()
@@ -215,4 +220,22 @@ async def _append(
     ]
     jobs = [] if job is None else [replace(job, key=job_key(scope))]
     await ledger.append(scope, turns, vectors=[vectors[turn.id] for turn in turns], by=by, jobs=jobs)
+    if job is None:
+        await _count_as_learned(scope, len(turns), ledger=ledger, by=by)
     return Imported(added=len(turns))
+
+
+async def _count_as_learned(scope: Scope, count: int, *, ledger: Ledger, by: By) -> None:
+    """Have the last so many turns of a session count as learned from; what waited before them goes on waiting."""
+    for _ in range(_TRIES):
+        held = await ledger.conversation(scope)
+        before = held.turn_count - count
+        fields: dict[str, Any] = {"learned_to": held.turn_count}
+        if held.learned_to < before:
+            fields["metadata"] = with_range(held, held.learned_to + 1, before)
+        try:
+            await ledger.apply(scope, [], by=by, effects=[Note(scope, fields, held.version)])
+        except Conflict:
+            # Somebody talks in it right now.
+            continue
+        return

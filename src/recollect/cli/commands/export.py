@@ -26,7 +26,9 @@ _KEPT = ("memories", "turns", "superseded", "review", "forgotten")
 )
 @click.argument("file", metavar="[FILE]", default="-")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--sessions", is_flag=True, help="How sessions stand as well, with their summaries.")
+@click.option(
+    "--sessions/--no-sessions", default=True, help="Whether to tell how sessions stand, with their summaries."
+)
 @click.option(
     "--embeddings", is_flag=True, help="The vectors as well: an import with the same model takes them over."
 )
@@ -34,8 +36,8 @@ _KEPT = ("memories", "turns", "superseded", "review", "forgotten")
 def export(given: Given, file: str, force: bool, sessions: bool, embeddings: bool) -> None:
     """Write memories and turns out as JSON Lines.
 
-    To FILE, or to standard output: all memories and turns, in whatever state, oldest first. A backup has the history
-    too.
+    To FILE, or to standard output: all memories and turns, in whatever state, oldest first, then how sessions stand.
+    A backup has the history too.
     """
     if given.project and not given.user:
         raise click.UsageError("A project is some user's: give --user as well.", click.get_current_context())

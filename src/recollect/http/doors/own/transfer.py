@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
@@ -26,7 +26,10 @@ _BATCH_BYTES = 4 << 20
 _LONGEST_LINE = 4 << 20
 _CHUNK_BYTES = 1 << 16
 _EXAMPLE = json.dumps(MEMORY)
-_SCHEMA = {"type": "string", "description": "One memory a line, as JSON."}
+_SCHEMA = {
+    "type": "string",
+    "description": "One memory a line, as JSON; then the sessions, a line each with `kind` `session`.",
+}
 
 
 class ImportTold(BaseModel):
@@ -46,12 +49,20 @@ class ImportTold(BaseModel):
         200: {"description": "JSON lines.", "content": {LINES: {"schema": _SCHEMA, "example": _EXAMPLE}}},
     },
 )
-async def export(place: Place, service: Serving) -> StreamingResponse:
-    """Every memory and turn of the scope in any state, a line each, oldest first.
+async def export(
+    place: Place,
+    service: Serving,
+    sessions: Annotated[
+        bool,
+        Query(description="Whether to tell how sessions stand: summaries, invocations, how far they are learned."),
+    ] = True,
+) -> StreamingResponse:
+    """Every memory and turn of the scope in any state, a line each, oldest first; then how its sessions stand.
 
-    A stream that breaks off does not end as streams do: the client is told by its connection.
+    History, jobs, responses, usage and keys stay here: they are in backups. A stream that breaks off does not end as
+    streams do: the client is told by its connection.
     """
-    lines = service.export(place)
+    lines = service.export(place, sessions=sessions)
     # Whatever is wrong shows with the first page, while an error can still be answered as one.
     first = await anext(lines, None)
     return StreamingResponse(_chunks(first, lines), media_type=LINES)
@@ -89,7 +100,9 @@ def _line(line: dict[str, Any]) -> bytes:
 async def import_memories(request: Request, user: User, by: Acting, service: Serving) -> JSONResponse:
     """Add what is not there yet, a line each; doing it again changes nothing.
 
-    A line that is wrong is named, and those before it are imported: mend it and send all of it again.
+    Turns count as learned from, unless the session they came with says otherwise. History does not come along: it
+    begins with the import. A line that is wrong is named, and those before it are imported: mend it, and send all of
+    it again.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != LINES:
         raise InvalidInput(f"memories come in as {LINES}; say so in Content-Type")

@@ -200,7 +200,7 @@ def test_changes_come_as_they_happen_and_only_to_their_user(api: httpx.Client) -
     assert [event["event"] for event in events.got] == ["add", "update"]
     told = [json.loads(event["data"]) for event in events.got]
     assert {line["memory_id"] for line in told} == {kept["id"]}
-    assert [event["id"] for event in events.got] == [str(line["id"]) for line in told]
+    assert [event["id"] for event in events.got] == [f"{line['id']}-0" for line in told]
 
 
 def test_whoever_comes_back_goes_on_where_they_left(api: httpx.Client) -> None:
@@ -225,7 +225,9 @@ def test_a_long_history_is_followed_to_its_end(api: httpx.Client) -> None:
     body = "".join(json.dumps({"memory": f"Fact {n}"}) + "\n" for n in range(350))
     api.post("/import", content=body, headers=LINES)
     text = api.get("/changes", params={"after": 0, "within_s": 0}).text
-    numbers = [int(line.removeprefix("id: ")) for line in text.splitlines() if line.startswith("id: ")]
+    numbers = [
+        int(line.removeprefix("id: ").partition("-")[0]) for line in text.splitlines() if line.startswith("id: ")
+    ]
     assert len(numbers) == 350
     assert numbers == sorted(set(numbers))
 
@@ -239,6 +241,68 @@ def test_an_erasure_is_told_without_what_it_was(api: httpx.Client) -> None:
         api.post("/erase", json={"target": "memory", "id": kept["id"]})
         events.until(lambda: any(event["event"] == "erased" for event in events.got))
     assert "1970" not in str(events.got)
+    [event] = [event for event in events.got if event["event"] == "erased"]
+    told = json.loads(event["data"])
+    assert [(each["target"], each["ids"]) for each in told["erasures"]] == [("memory", [kept["id"]])]
+    assert told["fetch_anew"] is False
+    assert "user" not in told["erasures"][0]
+
+
+def told_since(api: httpx.Client, mark: str) -> list[dict[str, str]]:
+    """The events for who comes back with this id."""
+    text = api.get("/changes", params={"within_s": 0}, headers={"Last-Event-ID": mark}).text
+    blocks = [block for block in text.split("\n\n") if "event: " in block]
+    return [dict(line.split(": ", 1) for line in block.splitlines()) for block in blocks]
+
+
+@pytest.mark.parametrize("number_only", [False, True])
+def test_whoever_was_away_is_told_what_was_erased_once(api: httpx.Client, number_only: bool) -> None:
+    gone, stays = add(api, "Born in 1970"), add(api, "Likes tea")
+    *_, last = told_since(api, "0")
+    mark = last["id"].partition("-")[0] if number_only else last["id"]
+    assert told_since(api, mark) == []
+    api.post("/erase", json={"target": "memory", "id": gone["id"]})
+    add(api, "Likes cake")
+    erased, added = told_since(api, mark)
+    assert erased["event"] == "erased"
+    data = json.loads(erased["data"])
+    assert [each["ids"] for each in data["erasures"]] == [[gone["id"]]]
+    assert data["fetch_anew"] is number_only
+    assert stays["id"] not in str(data)
+    assert json.loads(added["data"])["verb"] == "add"
+    # From either event on, that is known.
+    assert [event["event"] for event in told_since(api, erased["id"])] == ["add"]
+    assert told_since(api, added["id"]) == []
+
+
+def test_whoever_was_away_is_told_that_all_of_the_user_was_erased(api: httpx.Client) -> None:
+    add(api, "Born in 1970")
+    [last] = told_since(api, "0")
+    api.post("/erase", json={"target": "user"})
+    for _ in range(2):
+        [erased, *rest] = told_since(api, last["id"])
+        assert [each["target"] for each in json.loads(erased["data"])["erasures"]] == ["user"]
+        assert [event["event"] for event in rest] in ([], ["add"])
+        if not rest:
+            add(api, "Back again")
+    assert told_since(api, rest[0]["id"]) == []
+
+
+def test_whoever_begins_anew_has_nothing_to_drop(api: httpx.Client) -> None:
+    gone = add(api, "Born in 1970")
+    add(api, "Likes tea")
+    api.post("/erase", json={"target": "memory", "id": gone["id"]})
+    assert [event["event"] for event in told_since(api, "0")] == ["add"]
+    assert "erased" not in api.get("/changes", params={"within_s": 0}).text
+
+
+def test_what_was_purged_is_fetched_anew(api: httpx.Client) -> None:
+    add(api, "Likes tea")
+    [last] = told_since(api, "0")
+    line, _, epoch = last["id"].partition("-")
+    # As if two things were removed of which nothing is kept.
+    [erased] = told_since(api, f"{line}-{int(epoch) + 2}")
+    assert json.loads(erased["data"]) == {"erasures": [], "fetch_anew": True}
 
 
 def test_a_stream_without_changes_shows_signs_of_life(api: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

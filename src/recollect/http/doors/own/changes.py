@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
@@ -19,7 +21,9 @@ from recollect.http.doors.own.asking import User
 from recollect.http.doors.own.past import ENTRY
 from recollect.http.doors.own.routing import Serving, router
 from recollect.model.change import Verb
+from recollect.model.erase import user_digest
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.service import Service
 
 changes = router("changes")
@@ -29,19 +33,19 @@ LOOK_EVERY_S = 0.5
 LOOK_RARELY_S = 5.0
 HEARTBEAT_S = 15.0
 _PAGE = 100
-# As far as every client can count.
-_NUMBER = {"ge": 0, "le": 2**53 - 1}
+# The number of a line, and how often something had been erased when it was told.
+_MARK = "^[0-9]{1,15}(-[0-9]{1,15})?$"
 _SCHEMA = {
     "type": "object",
     "description": "An event.",
     "properties": {
-        "id": {"type": "string", "description": "The line's number, for Last-Event-ID."},
+        "id": {"type": "string", "description": "For Last-Event-ID: the line's number, and the erasures until then."},
         "event": {"type": "string", "enum": [*map(str, Verb), "erased"]},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
     "required": ["event", "data"],
 }
-_EXAMPLE = f"retry: 1000\n\nid: 42\nevent: update\ndata: {json.dumps(ENTRY)}\n\n: still here\n\n"
+_EXAMPLE = f"retry: 1000\n\nid: 42-0\nevent: update\ndata: {json.dumps(ENTRY)}\n\n: still here\n\n"
 
 
 @changes.get(
@@ -51,7 +55,10 @@ _EXAMPLE = f"retry: 1000\n\nid: 42\nevent: update\ndata: {json.dumps(ENTRY)}\n\n
         200: {
             "description": (
                 "An event for each line of history: its id, the verb as the event's name, the line as its data. "
-                "`erased` says that something was removed for good; it tells nothing of what it was."
+                "`erased` says that something was removed for good, also to who was away meanwhile: `erasures` are "
+                "what was asked for, with the ids that went or the project or session they went with, and nothing of "
+                "what they said. Drop what they name that is older than their `at`; if `fetch_anew` is true more has "
+                "gone than they name, so read everything anew."
             ),
             "content": {EVENTS: {"schema": _SCHEMA, "example": _EXAMPLE}},
         },
@@ -63,33 +70,58 @@ async def follow_changes(
     service: Serving,
     last_event_id: Annotated[
         str | None,
-        Header(pattern="^[0-9]{1,15}$", description="Goes on after this event, as browsers ask by themselves."),
+        Header(pattern=_MARK, description="Goes on after this event, as browsers ask by themselves."),
     ] = None,
     after: Annotated[
-        int | None, Query(**_NUMBER, description="The same, where no header can be set; 0 begins with the first.")
+        str | None,
+        Query(
+            pattern=_MARK,
+            description="The same, or a line's number, where no header can be set; 0 begins with the first.",
+            examples=["42-0"],
+        ),
     ] = None,
     within_s: Annotated[
         float | None, Query(ge=0, le=86400, description="Ends the stream after so long; by default it goes on.")
     ] = None,
 ) -> StreamingResponse:
     """Follow what happens to the user's memories, from now on or from an event on, whichever process does it."""
-    begun_at = after if last_event_id is None else int(last_event_id)
-    if begun_at is None:
-        newest = await service.history(Scope(user), limit=1)
-        begun_at = newest[0].id if newest else 0
+    asked = after if last_event_id is None else last_event_id
+    begun = _Mark.read(asked) if asked is not None else await _latest(service, user)
     # A stream without an end outlives a service that another takes the place of.
-    following = _Following(request.app.state.late.get, user, begun_at, stopping=request.app.state.stopping.is_set)
+    following = _Following(request.app.state.late.get, user, begun, stopping=request.app.state.stopping.is_set)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(following.events(within_s), media_type=EVENTS, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How far a client has come: the last line it saw, and the user's epoch then, if it says."""
+
+    line: int
+    epoch: int | None = None
+
+    @classmethod
+    def read(cls, text: str) -> _Mark:
+        line, _, epoch = text.partition("-")
+        return cls(int(line), int(epoch) if epoch else None)
+
+
+async def _latest(service: Service, user: str) -> _Mark:
+    epoch = await service.epoch(user)
+    newest = await service.history(Scope(user), limit=1)
+    return _Mark(newest[0].id if newest else 0, epoch)
 
 
 class _Following:
     """One client's place in the history of a user."""
 
-    def __init__(self, service: Callable[[], Service], user: str, after: int, *, stopping: Any) -> None:
+    def __init__(self, service: Callable[[], Service], user: str, begun: _Mark, *, stopping: Any) -> None:
         self._service = service
         self._user = user
-        self._after = after
+        self._after = begun.line
+        self._epoch = begun.epoch
+        # When everything that had happened was told; before that, only the last line says how far the client is.
+        self._told_until: datetime | None = None
         self._stopping = stopping
 
     async def events(self, within_s: float | None) -> AsyncIterator[bytes]:
@@ -97,14 +129,15 @@ class _Following:
         clock = asyncio.get_running_loop().time
         ends_at = None if within_s is None else clock() + within_s
         yield b"retry: 1000\n\n"
-        seen = epoch = None
+        seen = None
         told_at = clock()
         while True:
             try:
-                revision = await self._service().revision(self._user)
-                if epoch is not None and revision.epoch != epoch:
-                    yield b"event: erased\ndata: {}\n\n"
-                epoch = revision.epoch
+                looked_at, revision = now(), await self._service().revision(self._user)
+                if event := await self._erased(revision.epoch):
+                    yield event
+                    told_at = clock()
+                self._told_until = looked_at
                 if revision != seen:
                     async for event in self._new():
                         yield event
@@ -127,5 +160,31 @@ class _Following:
             for line in lines:
                 # JSON has no line breaks of its own, so an event's data is one line.
                 data = json.dumps(line.to_dict(), ensure_ascii=False)
-                yield f"id: {line.id}\nevent: {line.verb}\ndata: {data}\n\n".encode()
+                yield f"id: {line.id}-{self._epoch}\nevent: {line.verb}\ndata: {data}\n\n".encode()
                 self._after = line.id
+
+    async def _erased(self, epoch: int) -> bytes | None:
+        """The event that tells what was erased since the client last heard of anything, if something was."""
+        before = self._epoch
+        event = None
+        # Who begins with the first line, or knows of this very epoch, has nothing to drop.
+        if epoch != before and not (before is None and (not epoch or not self._after)):
+            event = await self._told_of_erasures(epoch)
+        self._epoch = epoch
+        return event
+
+    async def _told_of_erasures(self, epoch: int) -> bytes | None:
+        service, since, is_there = self._service(), self._told_until, True
+        if since is None:
+            last = await service.history(Scope(self._user), before=self._after + 1, limit=1)
+            since, is_there = (last[0].at if last else None), bool(last) and last[0].id == self._after
+        digest = user_digest(self._user)
+        missed = [each for each in await service.care.erasures(since) if each.user == digest]
+        if self._epoch is None and is_there and not missed:
+            return None
+        plain = [each.to_dict() for each in missed]
+        told = [{name: each[name] for name in ("id", "at", "target", "project", "session", "ids")} for each in plain]
+        # Where they are not as many as there were, something went of which nothing is kept.
+        anew = self._epoch is None or len(missed) != epoch - self._epoch
+        data = json.dumps({"erasures": told, "fetch_anew": anew}, ensure_ascii=False)
+        return f"id: {self._after}-{epoch}\nevent: erased\ndata: {data}\n\n".encode()

@@ -41,6 +41,13 @@ def test_live_and_version_answer(client: TestClient) -> None:
     assert client.get("/version").json()["version"] == __version__
 
 
+@pytest.mark.parametrize("path", ["/live", "/ready", "/health", "/version", "/metrics"])
+def test_whoever_asks_for_the_head_alone_is_answered_alike(client: TestClient, path: str) -> None:
+    head, whole = client.head(path), client.get(path)
+    assert (head.status_code, head.headers["content-type"]) == (200, whole.headers["content-type"])
+    assert client.put(path).headers["allow"] == "GET, HEAD"
+
+
 def test_ready_says_degraded_when_the_ledger_is_gone(client: TestClient) -> None:
     assert client.get("/ready").json() == {
         "status": "ready",

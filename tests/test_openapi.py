@@ -155,6 +155,20 @@ def test_every_example_of_a_shape_is_one(described: dict[str, Any]) -> None:
             check(described, {"$ref": f"#/components/schemas/{name}"}, example)
 
 
+def test_every_body_is_shown_with_an_example_that_is_one(described: dict[str, Any]) -> None:
+    for name, operation in operations(described):
+        for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+            shown = (
+                [content["example"]]
+                if "example" in content
+                else [each["value"] for each in content["examples"].values()]
+            )
+            assert shown, name
+            if kind == "application/json":
+                for example in shown:
+                    check(described, content["schema"], example)
+
+
 def test_every_body_has_an_example(described: dict[str, Any]) -> None:
     for name, operation in operations(described):
         for content in operation.get("requestBody", {}).get("content", {}).values():

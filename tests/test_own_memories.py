@@ -103,7 +103,7 @@ async def test_of_fifty_who_saw_the_same_version_one_wins(api: httpx.Client) -> 
     assert {problem(answer)[1] for answer in answers if answer.status_code == 412} == {"StaleVersion"}
 
 
-@pytest.mark.parametrize("tag", ['"9"', '"abc"', 'W/"1"', "nonsense", '"1", "2"'])
+@pytest.mark.parametrize("tag", ['"9"', '"abc"', 'W/"9"', "9", '"8", "9"', '"abc","9"'])
 def test_a_tag_that_the_memory_does_not_have_changes_nothing(api: httpx.Client, tag: str) -> None:
     kept = add(api, "Likes tea")
     for answer in (
@@ -111,7 +111,23 @@ def test_a_tag_that_the_memory_does_not_have_changes_nothing(api: httpx.Client, 
         api.delete(f"/memories/{kept['id']}", headers={"If-Match": tag}),
     ):
         assert problem(answer)[:2] == (412, "StaleVersion")
+        assert "not 0" not in answer.text
     assert api.patch(f"/memories/{kept['id']}", json={"importance": 1}, headers={"If-Match": "*"}).status_code == 200
+
+
+@pytest.mark.parametrize("tag", ['"1"', 'W/"1"', "1", '"1", "9"', '"9",W/"1"', '"abc" , "1"'])
+def test_any_of_the_tags_will_do(api: httpx.Client, tag: str) -> None:
+    kept = add(api, "Likes tea")
+    answer = api.patch(f"/memories/{kept['id']}", json={"importance": 1}, headers={"If-Match": tag})
+    assert (answer.status_code, answer.headers.get("etag")) == (200, '"2"'), answer.text
+
+
+@pytest.mark.parametrize("tag", ["nonsense", '"1', '"1" "2"', '"1",', "w/1", "*, *", ""])
+def test_what_is_no_tag_is_refused(api: httpx.Client, tag: str) -> None:
+    kept = add(api, "Likes tea")
+    answer = api.delete(f"/memories/{kept['id']}", headers={"If-Match": tag})
+    assert problem(answer)[:2] == (400, "InvalidInput")
+    assert api.get(f"/memories/{kept['id']}").json()["status"] == "active"
 
 
 def test_pages_follow_one_another_without_gaps_and_repeats(api: httpx.Client) -> None:
@@ -219,5 +235,15 @@ def test_errors_that_no_route_raises_have_the_same_shape(api: httpx.Client) -> N
 
 def test_a_request_that_is_too_large_is_refused(tmp_path: Path) -> None:
     with served(tmp_path, max_body_mb=1) as api:
-        answer = api.post("/memories", content=b"x" * (1 << 20 | 1))
-        assert problem(answer)[:2] == (413, "too_large")
+        body = b"x" * (1 << 20 | 1)
+        answer = api.post("/memories", content=body)
+        assert problem(answer)[:2] == (413, "TooLarge")
+        assert set(answer.json()["error"]) == {"code", "message", "retryable"}
+        outside = str(api.base_url).removesuffix("/recollect/v1/")
+        session = api.post(f"{outside}/api/sessions", content=body)
+        known = api.get(f"{outside}/api/sessions/nowhere/memories")
+        assert (session.status_code, session.json().keys()) == (413, known.json().keys())
+        react = api.post(f"{outside}/api/react/facts/store", content=body)
+        assert (react.status_code, react.json()["error"]["type"]) == (413, "TooLarge")
+        chat = api.post(f"{outside}/v1/memory/search", content=body)
+        assert chat.status_code == 413

@@ -101,7 +101,7 @@ def test_a_line_without_an_end_is_refused(api: httpx.Client) -> None:
         for _ in range(80):
             yield b"x" * (1 << 16)
 
-    assert problem(api.post("/import", content=endless(), headers=LINES))[:2] == (413, "too_large")
+    assert problem(api.post("/import", content=endless(), headers=LINES))[:2] == (413, "TooLarge")
 
 
 def test_imports_larger_than_a_request_may_be_are_taken_in(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from recollect.http.access_log import AccessLog
 from recollect.http.agents import Agents
 from recollect.http.auth.middleware import Authentication
 from recollect.http.auth.rules import read_rules
+from recollect.http.auth.shapes import as_ours
 from recollect.http.described import describe
 from recollect.http.doors.all import door_routes, door_shapes, refusal_shapes
 from recollect.http.doors.own.routes import own_routes
+from recollect.http.doors.own.routing import PREFIX
 from recollect.http.errors import install_errors
 from recollect.http.gate import Gate, admitted_by
 from recollect.http.health import router as health
@@ -85,8 +87,9 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.stopping = threading.Event()
     app.router.routes.extend([*own_routes(), *proxy.routes(), *door_routes()])
     for router in (health, metrics, page):
-        app.include_router(router)
-    doors = door_shapes()
+        # One by one, so that whoever walks the app's routes sees each of them.
+        app.router.routes.extend(router.routes)
+    doors = {**door_shapes(), PREFIX: as_ours}
     install_errors(app, refusal_shapes())
     describe(app, rules)
     # Added first, it stands last: whatever else there is has seen a chat before.

@@ -39,7 +39,7 @@ _CODES = {
     403: "Forbidden",
     404: "NotFound",
     405: "MethodNotAllowed",
-    413: "too_large",
+    413: "TooLarge",
     429: "TooManyRequests",
 }
 _SAID = {

@@ -1,4 +1,4 @@
-"""Examples for the answers in OpenAPI: a shape without one of its own has that of its parts, put together."""
+"""Examples for bodies and answers in OpenAPI: a shape without one of its own has that of its parts, put together."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PLAIN: Mapping[str, Any] = {"null": None, "boolean": True, "integer": 0, "numbe
 
 
 def give_examples(schema: dict[str, Any]) -> None:
-    """Give every answer in JSON an example, where one can be told; what is there already stays."""
+    """Give every body and answer in JSON an example, where one can be told; what is there already stays."""
     shapes = schema["components"]["schemas"]
     for methods in schema["paths"].values():
         for operation in methods.values():
-            for answer in operation["responses"].values():
-                content = answer.get("content", {}).get("application/json")
+            for part in (operation.get("requestBody", {}), *operation["responses"].values()):
+                content = part.get("content", {}).get("application/json")
                 if content is not None and not content.keys() & {"example", "examples"}:
                     found = example_of(content["schema"], shapes)
                     if found is not _NOTHING:

@@ -78,7 +78,7 @@ class Gate:
             await _refuse(scope, send, self._shape(scope), *_host_trouble(hosts))
         elif origin and scope.get("method") not in _READS and not self._is_own_page(origin, hosts[0]):
             await _refuse(
-                scope, send, self._shape(scope), 403, "foreign_origin", "a page of another site may not send this"
+                scope, send, self._shape(scope), 403, "ForeignOrigin", "a page of another site may not send this"
             )
         elif scope["type"] == "websocket" or scope["path"].startswith(_UPLOADS):
             await self._app(scope, receive, send)
@@ -163,8 +163,8 @@ def _bare(authority: bytes) -> bytes:
 
 def _host_trouble(hosts: list[bytes]) -> tuple[int, str, str]:
     if len(hosts) != 1:
-        return 400, "bad_host", "a request needs exactly one Host header"
-    return 421, "foreign_host", "this server does not answer to that host name; allowed_hosts names those it does"
+        return 400, "BadHost", "a request needs exactly one Host header"
+    return 421, "ForeignHost", "this server does not answer to that host name; allowed_hosts names those it does"
 
 
 async def _refuse(scope: Scope, send: Send, shape: Shape, *told: Any) -> None:
@@ -179,7 +179,7 @@ async def _refuse(scope: Scope, send: Send, shape: Shape, *told: Any) -> None:
 async def _refuse_length(receive: Receive | None, send: Send, most: int, shape: Shape) -> None:
     """Answer at once, then let what is still on its way run out, within reason; without `receive` nothing is."""
     text = f"the request is larger than {most >> 20} MiB, which is the limit; max_body_mb sets it"
-    start, body = _answer(shape, 413, "too_large", text)
+    start, body = _answer(shape, 413, "TooLarge", text)
     await send(start)
     await send({"type": "http.response.body", "body": body, "more_body": True})
     if receive is not None:

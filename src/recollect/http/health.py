@@ -140,3 +140,8 @@ def _told(coming: ModelState | None) -> ModelChange | None:
 async def version() -> Version:
     """What runs here."""
     return Version(version=__version__, python=sys.version.split()[0])
+
+
+# Whoever only looks whether it answers asks for no body; it is the same otherwise.
+for _path, _answer in (("/live", live), ("/health", health), ("/ready", ready), ("/version", version)):
+    router.add_api_route(_path, _answer, methods=["HEAD"], include_in_schema=False)

@@ -69,7 +69,7 @@ def _who(scope: Scope) -> str:
 
 async def _refuse(send: Send, wait_s: float, shape: Shape) -> None:
     text = f"more is asked for in a minute than may be: try again in {ceil(wait_s)} s"
-    body = json.dumps(shape(429, "rate_limit_exceeded", text)).encode()
+    body = json.dumps(shape(429, "RateLimitExceeded", text)).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -31,3 +31,7 @@ async def metrics(request: Request) -> Response:
     # Of several processes it reads files.
     text = await asyncio.to_thread(lambda: exposition(collected()))
     return Response(text, media_type=CONTENT_TYPE)
+
+
+# Whoever only looks whether it answers asks for no body; it is the same otherwise.
+router.add_api_route("/metrics", metrics, methods=["HEAD"], include_in_schema=False)

@@ -179,6 +179,8 @@ def _chat() -> dict[str, Any]:
 
 
 def _passed_on(method: str) -> dict[str, Any]:
+    sent = {"*/*": {"schema": {}, "example": {"model": "text-embedding-3-small", "input": "The trip to Hawaii"}}}
+    body = {} if method in ("get", "delete") else sent
     return {
         "tags": ["proxy"],
         "operationId": f"pass_on_{method}",
@@ -191,10 +193,10 @@ def _passed_on(method: str) -> dict[str, Any]:
                 "required": True,
                 "description": "The path below /v1.",
                 "schema": {"type": "string"},
-                "example": "models",
+                "example": "embeddings" if body else "models",
             }
         ],
-        **({} if method in ("get", "delete") else {"requestBody": {"content": {"*/*": {"schema": {}}}}}),
+        **({"requestBody": {"content": body}} if body else {}),
         "responses": {
             "200": {"description": "What the upstream answers.", "content": {"*/*": {"schema": {}, "example": {}}}},
             **failing(*ANY, 502),

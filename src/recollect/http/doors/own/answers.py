@@ -6,19 +6,21 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Header
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, StaleVersion
 from recollect.http.doors.refusals import pointing_to
+from recollect.model.memory import MemoryRecord
 
-_ETAG = re.compile(r'"?([0-9]{1,18})"?')
-# What no memory is at: a tag that was never given out matches none.
-_NO_VERSION = 0
+# A list of tags as HTTP writes them, weak ones too; a bare number is taken for one.
+_TAG = r'(?:W/)?"[!#-~]*"|[0-9]{1,18}'
+_TAGS = re.compile(rf"\s*(?:{_TAG})(?:\s*,\s*(?:{_TAG}))*\s*")
+_VERSION = re.compile(r'(?:W/)?"?([0-9]{1,18})"?')
 
 
 class Trouble(BaseModel):
@@ -45,8 +47,8 @@ _TOLD: Mapping[int, tuple[str, str, str]] = {
     405: ("There is no such method here.", "MethodNotAllowed", "there is GET, POST here"),
     409: ("It would break a promise: the message says which.", "Conflict", "memory 7 already says the same"),
     412: ("It is no longer at the version in If-Match.", "StaleVersion", "memory 7 is at version 3, not 2"),
-    413: ("The request, or a line of it, is too large.", "too_large", "the request is larger than 32 MiB"),
-    421: ("This server does not answer to that host name.", "foreign_host", "this server does not answer to that"),
+    413: ("The request, or a line of it, is too large.", "TooLarge", "the request is larger than 32 MiB"),
+    421: ("This server does not answer to that host name.", "ForeignHost", "this server does not answer to that"),
     429: ("Too much is asked, or waits to be done for this user.", "Backlog", "1,000 jobs of this user are due"),
     500: ("A fault of this server; its log says more.", "InternalServerError", "this server made a mistake"),
     501: ("What is set up here cannot do that.", "Unsupported", "this backend does not claim that ability"),
@@ -80,18 +82,31 @@ VERSIONED = {"ETag": {"description": "The version, for If-Match.", "schema": {"t
 IfMatch = Annotated[
     str | None,
     Header(
-        description="The ETag it was last seen with: whoever comes second is answered 412.",
+        description="The ETag it was last seen with, or several: whoever comes second is answered 412.",
         examples=['"3"'],
+        # Described, and checked where it is read: that says in words what is wrong.
+        json_schema_extra={"pattern": rf"^(\*|({_TAG})( *, *({_TAG}))*)$"},
     ),
 ]
 
 
-def version_in(if_match: str | None) -> int | None:
-    """The version that an If-Match names, if it names one; `*` is satisfied by any."""
+async def version_in(if_match: str | None, seen: Callable[[], Awaitable[MemoryRecord]]) -> int | None:
+    """The version that an If-Match names, if it names one; `*` is satisfied by any.
+
+    Of several it is the one that the memory is at, as `seen` reads it; whoever changes it then is noticed as ever.
+    """
     if if_match is None or if_match.strip() == "*":
         return None
-    found = _ETAG.fullmatch(if_match.strip())
-    return int(found[1]) if found else _NO_VERSION
+    if not _TAGS.fullmatch(if_match):
+        raise InvalidInput('If-Match is a version as the ETag told it, such as "3", or several with commas between')
+    tags = re.findall(_TAG, if_match)
+    versions = [int(found[1]) for tag in tags if (found := _VERSION.fullmatch(tag))]
+    if len(tags) == len(versions) == 1:
+        return versions[0]
+    current = (await seen()).version
+    if current not in versions:
+        raise StaleVersion(f"it is at version {current}, and If-Match names another: read it again and retry")
+    return current
 
 
 def answered(body: Mapping[str, Any], status: int = 200) -> JSONResponse:

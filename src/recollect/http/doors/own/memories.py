@@ -229,7 +229,8 @@ async def update_memory(
     memory_id: str, edit: Edit, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
 ) -> JSONResponse:
     """Change a memory; with If-Match only if nobody else has changed it since."""
-    outcome = await service.update(place, memory_id, edit_fields(edit), by=by, expected_version=version_in(if_match))
+    version = await version_in(if_match, lambda: service.get(place, memory_id))
+    outcome = await service.update(place, memory_id, edit_fields(edit), by=by, expected_version=version)
     return answered(outcome.to_dict())
 
 
@@ -249,7 +250,8 @@ async def delete_memory(
     if_match: IfMatch = None,
 ) -> JSONResponse:
     """Forget a memory: it is not found any more, and `restore` or `undo` brings it back. `erase` removes for good."""
-    outcome = await service.forget(place, memory_id, by=by, expected_version=version_in(if_match), sources=sources)
+    version = await version_in(if_match, lambda: service.get(place, memory_id))
+    outcome = await service.forget(place, memory_id, by=by, expected_version=version, sources=sources)
     return answered(outcome.to_dict())
 
 

@@ -49,9 +49,8 @@ async def edit_review(
     memory_id: str, edit: Edit, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
 ) -> JSONResponse:
     """Change what a memory that waits for review says; it goes on waiting."""
-    done = await service.care.edit_review(
-        place, memory_id, edit_fields(edit), by=by, expected_version=version_in(if_match)
-    )
+    version = await version_in(if_match, lambda: service.get(place, memory_id))
+    done = await service.care.edit_review(place, memory_id, edit_fields(edit), by=by, expected_version=version)
     return answered(done.to_dict())
 
 
@@ -63,7 +62,8 @@ async def approve_review(
 
     With If-Match nothing is approved that was changed since it was looked at.
     """
-    done = await service.care.approve(place, memory_id, by=by, expected_version=version_in(if_match))
+    version = await version_in(if_match, lambda: service.get(place, memory_id))
+    done = await service.care.approve(place, memory_id, by=by, expected_version=version)
     return answered(done.to_dict())
 
 
@@ -72,5 +72,6 @@ async def reject_review(
     memory_id: str, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
 ) -> JSONResponse:
     """Forget it, unused."""
-    done = await service.care.reject(place, memory_id, by=by, expected_version=version_in(if_match))
+    version = await version_in(if_match, lambda: service.get(place, memory_id))
+    done = await service.care.reject(place, memory_id, by=by, expected_version=version)
     return answered(done.to_dict())

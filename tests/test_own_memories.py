@@ -103,6 +103,20 @@ async def test_of_fifty_who_saw_the_same_version_one_wins(api: httpx.Client) -> 
     assert {problem(answer)[1] for answer in answers if answer.status_code == 412} == {"StaleVersion"}
 
 
+async def test_whoever_undoes_at_the_same_time_takes_back_another_change_or_is_told_there_is_none(
+    api: httpx.Client,
+) -> None:
+    for n in range(8):
+        add(api, f"Fact number {n}")
+    async with httpx.AsyncClient(base_url=api.base_url, headers=api.headers, timeout=120) as client:
+        answers = await asyncio.gather(*(client.post("/undo") for _ in range(10)))
+    undone = [answer.json()["results"] for answer in answers if answer.status_code == 200]
+    assert sorted(each["memory"] for results in undone for each in results) == [f"Fact number {n}" for n in range(8)]
+    assert [len(results) for results in undone] == [1] * 8
+    left = [answer for answer in answers if answer.status_code != 200]
+    assert [problem(answer)[:2] for answer in left] == [(404, "NotFound")] * 2
+
+
 @pytest.mark.parametrize("tag", ['"9"', '"abc"', 'W/"9"', "9", '"8", "9"', '"abc","9"'])
 def test_a_tag_that_the_memory_does_not_have_changes_nothing(api: httpx.Client, tag: str) -> None:
     kept = add(api, "Likes tea")

@@ -42,6 +42,9 @@ async def undo(
     for lines, whole in await _learned_from(scope, said, since, ledger) if said else []:
         outcomes += await _taken_back(scope, lines, whole=whole, ledger=ledger, by=by)
     outcomes += (await ledger.undo(scope, last.id, by=by, whole=True)).outcomes
+    if not outcomes:
+        # Someone took this very change back at the same moment: the one before it is this one's.
+        return await undo(scope, None, ledger=ledger, by=by, anyones=anyones)
     return tuple(outcomes)
 
 

@@ -81,6 +81,7 @@ def test_a_key_may_be_shown_as_clients_do(client: TestClient, header: Any) -> No
         "reads": True,
         "writes": False,
         "is_unknown": False,
+        "named_project": None,
         "scope": {"user": "ann", "project": "p", "session": ""},
     }
 

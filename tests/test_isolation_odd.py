@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -12,11 +15,14 @@ from isolation_call import Call
 from isolation_cases import CASES
 from isolation_world import CANARY, World, filled_with, sent, served, told
 
+from recollect.http.app import make_app
 from recollect.http.responses.parts import Parts, UnderWay
 from recollect.model.scope import Scope
+from recollect.settings import load
 from recollect.upkeep.undo import BEHIND
 
 API = "/recollect/v1"
+DESCRIBED = make_app(load({"home": "nowhere"}, environ={}).settings).openapi()
 FIRST = [pytest.param(route, calls[0], id=route) for route, calls in CASES.items()]
 BY_ID = [
     pytest.param(route, call, id=route)
@@ -177,3 +183,68 @@ def test_no_item_of_another_user_is_named_to_an_endpoint_that_all_share(world: W
     # One's own account there is one's own business.
     headers = {"Authorization": "Bearer sk-mine", "X-API-Key": world.keys["ada"]}
     assert world.ask("POST", "/v1/responses", json={"model": "m", "input": refer}, headers=headers).is_success
+
+
+# What their bodies say of a user is for the endpoint, too: there the header counts.
+_CHATS = re.compile(
+    r"/(v1/)?(chat/completions|responses|conversations|conversations/{conversation_id}(/items)?|{path.*)"
+)
+_WAYS = ("X-Memory-User", "x-authz-user-id")
+
+
+def _ways(route: str) -> list[tuple[str, str]]:
+    """Every way in which a request there can name a user: where, and by which name."""
+    method, path = route.split(" ", 1)
+    operation = DESCRIBED["paths"].get(path, {}).get(method.lower(), {})
+    found = [("headers", name) for name in _WAYS]
+    found += [
+        ("query", each["name"])
+        for each in operation.get("parameters", ())
+        if each["in"] == "query" and each["name"] in ("user", "user_id")
+    ]
+    schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    if _CHATS.fullmatch(path):
+        return found
+    for part in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        named = DESCRIBED["components"]["schemas"].get(part.get("$ref", "").rpartition("/")[2], {})
+        found += [("json", name) for name in ("user", "user_id") if name in named.get("properties", {})]
+    return found
+
+
+def _naming(call: Call, way: tuple[str, str], user: str) -> Call:
+    where, name = way
+    return replace(call, **{where: {**(getattr(call, where) or {}), name: user}})
+
+
+def _nameless(call: Call) -> Call:
+    """The call without anyone's name."""
+
+    def rest(named: Any) -> Any:
+        return {name: each for name, each in named.items() if name not in ("user", "user_id", *_WAYS)}
+
+    json = rest(call.json) if isinstance(call.json, dict) else call.json
+    return replace(call, query=rest(call.query), headers=rest(call.headers), json=json)
+
+
+TWO_WAYS = [
+    pytest.param(route, _nameless(calls[0]), one, other, id=f"{route} {one[1]} {other[1]}")
+    for route, calls in CASES.items()
+    for one, other in itertools.permutations(_ways(route), 2)
+]
+
+
+def test_there_are_routes_with_names_in_header_query_and_body() -> None:
+    places = {(one[0], other[0]) for _, _, one, other in (each.values for each in TWO_WAYS)}
+    assert places >= {("headers", "query"), ("headers", "json"), ("query", "json"), ("headers", "headers")}
+
+
+@pytest.mark.parametrize(("route", "call", "one", "other"), TWO_WAYS)
+def test_a_request_names_one_user(
+    shared: World, route: str, call: Call, one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    before = shared.of_bea()
+    named = _naming(_naming(call, one, "{user}"), other, "bob")
+    answer = shared.call(route, named, shared.keys["admin"])
+    assert answer.status_code == 403, told(answer)
+    assert CANARY.lower() not in told(answer).lower()
+    assert shared.of_bea() == before

@@ -25,6 +25,8 @@ class Caller:
     name: str
     user: str | None = None
     project: str | None = None
+    # The project that a header names to a caller who may name any.
+    named_project: str | None = None
     admin: bool = False
     reads: bool = True
     writes: bool = True
@@ -48,10 +50,16 @@ class Caller:
             raise NotAllowed("whoever asks here speaks for one user, and another one was named")
         return self.user
 
+    def named_by(self, user: str | None) -> Caller:
+        """The same caller, who has said for which user; whoever names another one later is refused."""
+        return replace(self, user=self.bound_user(user) or None)
+
     def bound_project(self, named: str | None) -> str | None:
         """The same for projects."""
         if self.project is None:
-            return named
+            if named and self.named_project and named != self.named_project:
+                raise NotAllowed("X-Memory-Project and the request name two projects; a request is about one")
+            return named or self.named_project
         if named and named != self.project:
             raise NotAllowed("whoever asks here speaks for one project, and another one was named")
         return self.project

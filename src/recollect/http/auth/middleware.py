@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from recollect.errors import InvalidInput, RecollectError, Unauthenticated, Unavailable
+from recollect.errors import InvalidInput, MissingUser, NotAllowed, RecollectError, Unauthenticated, Unavailable
 from recollect.http.auth.address import is_within
 from recollect.http.auth.caller import CALLER, LOCAL, WITHHELD, Caller
 from recollect.http.auth.failures import Failures
@@ -70,10 +71,18 @@ class Authentication:
         caller = await self._caller(shown, address, shown.forwarded if believed else address, late)
         # From anyone but a gateway all of these are words of the client, and no other user's name may be among them.
         is_gateway = caller.kind == "gateway"
-        for user in shown.named_users if is_gateway else (*shown.users, *shown.named_users):
+        users = shown.named_users if is_gateway else (*shown.users, *shown.named_users)
+        for user in users:
             caller.bound_user(user)
-        for project in shown.named_projects if is_gateway else (*shown.projects, *shown.named_projects):
+        projects = shown.named_projects if is_gateway else (*shown.projects, *shown.named_projects)
+        for project in projects:
             caller.bound_project(project)
+        for what, names in (("users", users), ("projects", projects)):
+            if len(set(filter(None, names))) > 1:
+                raise NotAllowed(f"the headers name two {what}; a request is about one")
+        if caller.user is None and any(shown.users):
+            # Nobody has made sure of it, but whoever may speak for any says so for whom this is.
+            caller = replace(caller, user=next(filter(None, shown.users)))
         taken = {"gateway": self._gateway_headers, "jwt": _AUTHORIZATION}.get(caller.kind, frozenset())
         if taken or shown.key:
             headers = without_ours(headers, also=taken)
@@ -145,9 +154,11 @@ def _of_key(key: ApiKey) -> Caller:
 
 def _by_gateway(shown: Shown, rules: Rules) -> Caller:
     # Two of them are the client's beside the gateway's, and nobody can tell which is which.
-    if len(shown.users) != 1 or len(shown.projects) > 1:
-        problem = "came more than once" if shown.users else "is missing"
-        raise Unauthenticated(f"the header {rules.user_header.decode()} of the gateway {problem}")
+    header = rules.user_header.decode()
+    if not any(shown.users):
+        raise MissingUser(f"the header {header} of the gateway is missing, which names the user")
+    if len(shown.users) > 1 or len(shown.projects) > 1:
+        raise Unauthenticated(f"the header {header} of the gateway, or that of the project, came more than once")
     try:
         whose = Whose(shown.users[0], shown.projects[0] if shown.projects else "")
     except InvalidInput as error:

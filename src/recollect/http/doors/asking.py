@@ -5,20 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
 from recollect.http.late_service import service_of
+from recollect.model.text import MAX_ID_CHARS
 from recollect.service import Service
 from recollect.settings import Settings
 
+_USER, _PROJECT = "X-Memory-User", "X-Memory-Project"
+# As a header carries it, and as a scope takes it.
+_NAMED = {"max_length": MAX_ID_CHARS, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
+NamedUser = Annotated[
+    str | None, Header(alias=_USER, **_NAMED, description="Whose memory it is, as for chats.", examples=["alex"])
+]
+NamedProject = Annotated[
+    str | None, Header(alias=_PROJECT, **_NAMED, description="One of the user's projects.", examples=["hawaii"])
+]
+
 
 def caller_of(request: Request) -> Caller:
-    """Who asks; on this machine, where nobody shows a key, a request names its user as a gateway would."""
-    caller = auth.caller_of(request)
-    named = request.headers.get(settings_of(request).gateway_user_header)
-    return replace(caller, user=named) if caller.kind == "local" and named else caller
+    """Who asks; whoever may speak for any user speaks for the one that a header names, and for no other."""
+    caller, headers = auth.caller_of(request), request.headers
+    user, project = headers.get(_USER) or None, headers.get(_PROJECT) or None
+    return replace(caller, user=caller.user or user, named_project=project)
 
 
 def settings_of(request: Request) -> Settings:
@@ -27,7 +38,7 @@ def settings_of(request: Request) -> Settings:
     return settings
 
 
-async def _asking(request: Request) -> Caller:
+async def _asking(request: Request, user: NamedUser = None, project: NamedProject = None) -> Caller:
     return caller_of(request)
 
 

@@ -14,7 +14,15 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from recollect.errors import RecollectError
-from recollect.http.doors.parameters import query_names, strange_names
+from recollect.http.doors.parameters import (
+    empty_headers,
+    empty_names,
+    passed_over,
+    query_names,
+    repeated_names,
+    single_names,
+    strange_names,
+)
 from recollect.http.doors.refusals import ANY, CHANGING, NAMING, Refusal, Refused, Responses, Shape, plain, refusals
 from recollect.http.doors.rights import rights
 from recollect.http.errors import status_of
@@ -73,12 +81,14 @@ class _DoorRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        known = set(query_names(self.dependant))
+        known, single = set(query_names(self.dependant)), set(single_names(self.dependant))
 
         async def guarded(request: Request) -> Response:
             try:
-                if self.strict:
-                    check_known(request, known)
+                check_known(request, known if self.strict else {*known, *passed_over(request)})
+                check_once(request, single)
+                if request.method == "DELETE":
+                    check_filled(request, known)
                 return await answer(request)
             except (RecollectError, RequestValidationError, HTTPException) as error:
                 refusal = refusal_of(error)
@@ -94,6 +104,18 @@ def check_known(request: Request, known: set[str]) -> None:
     if strange := strange_names(request, known):
         told = f"known are {', '.join(sorted(known))}" if known else "this path takes none"
         raise InvalidField(_shown(strange[0]), f"is no query parameter here; {told}")
+
+
+def check_once(request: Request, single: set[str]) -> None:
+    """Raise an InvalidField for a query parameter that comes twice where one is meant."""
+    if repeated := repeated_names(request, single):
+        raise InvalidField(repeated[0], "is given more than once, and one is meant")
+
+
+def check_filled(request: Request, known: set[str]) -> None:
+    """Raise an InvalidField for a parameter without a value: a filter that a slip left empty deletes too much."""
+    if empty := [*empty_names(request, known), *empty_headers(request)]:
+        raise InvalidField(empty[0], "is empty; name what is meant, or leave it out")
 
 
 def refusal_of(error: RecollectError | RequestValidationError | HTTPException) -> Refusal:

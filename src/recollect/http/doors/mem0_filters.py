@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import InvalidFilter
-from recollect.http.doors.mem0_names import KINDS, TOLD_IN_METADATA, owner
+from recollect.http.doors.mem0_names import FIELDS, KINDS, TOLD_IN_METADATA, owner
 from recollect.model.filters import MAX_DEPTH, read_filter, where
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 
@@ -31,6 +31,11 @@ def owners_named(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> s
             # Any agent is any agent of those users that are named.
             found |= {owner(kind, each) for each in values if each != ANYONE or kind == "user"}
     return found
+
+
+def left_empty(plain: Mapping[str, Any]) -> list[str]:
+    """The names of users, agents, apps and runs that a filter compares with an empty text."""
+    return [name for name, value in _comparisons(plain, depth=0) if name in FIELDS and "" in _texts(name, value)]
 
 
 def filter_for(user: str, plain: Mapping[str, Any]) -> Filter:

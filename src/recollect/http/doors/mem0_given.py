@@ -20,7 +20,7 @@ from recollect.http.doors.given import (
     one_of,
 )
 from recollect.http.doors.mem0_filter_schema import MOST_CHARS, Filters, MetadataFilter
-from recollect.http.doors.mem0_names import FIELDS, Names, read_names
+from recollect.http.doors.mem0_names import FIELDS, Names, read_names, user_in
 from recollect.http.doors.mem0_shapes import MEMORY_ID
 from recollect.model.query import MAX_VALUES
 from recollect.model.text import MAX_TEXT_BYTES
@@ -128,7 +128,7 @@ class Mem0Wanted(Naming):
     @property
     def filter(self) -> dict[str, Any]:
         """All that is asked of the memories, as one filter of theirs."""
-        parts: list[dict[str, Any]] = [self.names().given, self.filters or {}]
+        parts: list[dict[str, Any]] = [self.names(user_in(self.filters)).given, self.filters or {}]
         if self.categories:
             parts.append({"categories": {"in": self.categories}})
         if self.metadata:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.errors import InvalidInput, NotFound
+from recollect.errors import InvalidInput, NotAllowed, NotFound
 from recollect.http.doors.asking import Caller
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
@@ -60,14 +60,22 @@ class Names:
 
 
 def read_names(*sources: Mapping[str, Any] | None) -> Names:
-    """The names in a request, the first source that has one counts; an InvalidInput for one that is no text."""
+    """The names in a request; an InvalidInput for one that is no text, NotAllowed where two sources contradict."""
     found: dict[str, str] = {}
     for name in FIELDS:
         for source in sources:
             value = (source or {}).get(name)
-            if value not in (None, "") and name not in found:
-                found[name] = checked_id(value, name=name)
+            if value not in (None, ""):
+                given = checked_id(value, name=name)
+                if found.setdefault(name, given) != given:
+                    raise NotAllowed(f"the request says twice what {name} is, and not the same")
     return Names(**found)
+
+
+def user_in(filters: Mapping[str, Any] | None) -> dict[str, str]:
+    """The one user that a filter is plainly about, by the field, if there is one."""
+    value = (filters or {}).get("user_id")
+    return {"user_id": value} if isinstance(value, str) and value != "*" else {}
 
 
 def owner(kind: str, name: str) -> str:

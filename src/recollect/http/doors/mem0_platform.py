@@ -17,7 +17,7 @@ from recollect.http.doors.asking import Asking, Serving, Set
 from recollect.http.doors.door import Door, check_known
 from recollect.http.doors.finding import NO_TURNS
 from recollect.http.doors.mem0_filter_schema import FILTER, MOST_CHARS
-from recollect.http.doors.mem0_names import FIELDS, entity, read_names
+from recollect.http.doors.mem0_names import FIELDS, entity, read_names, user_in
 from recollect.http.doors.mem0_parameters import EntityName, MemoryId, Whose
 from recollect.http.doors.own.filter_schema import MARK
 from recollect.model.query import Listing
@@ -127,7 +127,8 @@ async def delete_all(
 ) -> shapes.Mem0Told:
     """Forget all memories of those who are named; it can be undone."""
     check_known(request, {*FIELDS, "filters", *_THEIRS})
-    await work.delete_all(service, caller, read_names(whose), _read_filters(filters))
+    chosen = _read_filters(filters)
+    await work.delete_all(service, caller, read_names(whose, user_in(chosen)), chosen)
     return shapes.Mem0Told(message="Memories deleted successfully!")
 
 

@@ -14,7 +14,7 @@ from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors.asking import Caller
 from recollect.http.doors.finding import NO_TURNS, held, looked_for
-from recollect.http.doors.mem0_filters import ANYONE, NOTHING, filter_for, owners_named
+from recollect.http.doors.mem0_filters import ANYONE, NOTHING, filter_for, left_empty, owners_named
 from recollect.http.doors.mem0_names import Names, read_id, shown_id
 from recollect.model.asked import read_messages
 from recollect.model.filters import where
@@ -190,6 +190,8 @@ async def delete(service: Service, caller: Caller, *ids: str) -> int:
 async def delete_all(service: Service, caller: Caller, names: Names, filters: Mapping[str, Any]) -> int:
     """Forget all memories of those who are named; everybody's cannot be named."""
     plain = {"AND": [names.given, filters]}
+    if empty := left_empty(filters):
+        raise InvalidInput(f"{empty[0]} is empty; name what is meant, or leave it out")
     if not names.given and not filters:
         raise InvalidInput("name whose memories are to go: one of user_id, agent_id, app_id and run_id")
     if ANYONE in owners_named(plain):

@@ -112,7 +112,7 @@ async def update_memory(
     caller: Asking, service: Serving, memory_id: MemoryId, changed: shapes.ChangedMemory, user_id: UserId = None
 ) -> shapes.StoredMemory:
     """Change a memory; what it was stays in its history."""
-    scope = caller.scope(user_id or changed.user_id)
+    scope = caller.named_by(user_id).scope(changed.user_id)
     record = caller.to_change(await held(service, scope, memory_id))
     fields = changed.model_dump(exclude={"user_id"}, exclude_none=True)
     if not fields:

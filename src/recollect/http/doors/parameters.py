@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any, get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
+
+# What names a part of somebody's memories; whom it is of, every request has to say anyway.
+WHOSE = ("user_id", "user", "agent_id", "app_id", "run_id")
+WHERE = ("X-Memory-Project", "X-Memory-Session")
 
 
 def query_names(dependant: Dependant) -> Iterator[str]:
@@ -15,6 +20,41 @@ def query_names(dependant: Dependant) -> Iterator[str]:
         yield from query_names(needed)
 
 
+def single_names(dependant: Dependant) -> Iterator[str]:
+    """Those of them that are meant to come once."""
+    for parameter in dependant.query_params:
+        if not _is_list(parameter.field_info.annotation):
+            yield parameter.alias
+    for needed in dependant.dependencies:
+        yield from single_names(needed)
+
+
 def strange_names(request: Request, known: Collection[str]) -> list[str]:
     """The parameters of a request's address that are not known, as they come."""
     return [name for name in request.query_params if name not in known]
+
+
+def passed_over(request: Request) -> list[str]:
+    """The parameters of a request's address that may be passed over: those that name nobody."""
+    return [name for name in request.query_params if name not in WHOSE]
+
+
+def repeated_names(request: Request, single: Collection[str]) -> list[str]:
+    """Those of the parameters meant to come once that come again: nobody can tell which of them is meant."""
+    given = [name for name, _ in request.query_params.multi_items()]
+    return [name for name in dict.fromkeys(given) if name in single and given.count(name) > 1]
+
+
+def empty_names(request: Request, known: Collection[str]) -> list[str]:
+    """The parameters of a request's address that are given without a value."""
+    return [name for name, value in request.query_params.multi_items() if name in known and not value.strip()]
+
+
+def empty_headers(request: Request) -> list[str]:
+    """The headers that say where, and are given without a value."""
+    return [name for name in WHERE if name in request.headers and not request.headers[name].strip()]
+
+
+def _is_list(annotation: Any) -> bool:
+    """Whether it is a list, alone or beside nothing."""
+    return get_origin(annotation) is list or any(get_origin(each) is list for each in get_args(annotation))

@@ -53,8 +53,13 @@ class Request:
         return self.steered(fields).scope
 
     @property
+    def asked(self) -> list[tuple[str, str]]:
+        """The parameters of the address, as they come."""
+        return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+    @property
     def query(self) -> dict[str, str]:
-        return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        return dict(self.asked)
 
     def named(self, name: str) -> str:
         """A part of the path."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from recollect.errors import NotFound, RecollectError
+from recollect.errors import NotAllowed, NotFound, RecollectError
 from recollect.http.responses.asgi import Request
 from recollect.http.responses.loose import a_text
 from recollect.http.responses.parts import UnderWay
@@ -22,9 +22,16 @@ _MOST = 100
 
 
 def scope_of(request: Request) -> Scope:
-    """Whose things the request is about: said by a header, or by `user` in the query."""
-    named = {"user": request.query["user"]} if request.query.get("user") else {}
-    return request.whose(named)
+    """Whose things the request is about: said by a header, or by `user` in the query; not two users at once."""
+    users = [value for name, value in request.asked if name == "user"]
+    if len(users) > 1:
+        raise BadRequest("user is given more than once, and one is meant", param="user", code="invalid_value")
+    named = {"user": users[0]} if users and users[0] else {}
+    scope = request.whose(named)
+    # There is nothing of an endpoint's in the query: whoever names another user here than in a header means both.
+    if named and scope.user != named["user"]:
+        raise NotAllowed("a header and the query name two users; a request is about one")
+    return scope
 
 
 async def retrieve(request: Request) -> None:

@@ -177,6 +177,24 @@ def test_a_session_keeps_fifty_memories(client: TestClient) -> None:
     assert len(client.get(MEMORIES).json()) == 50
 
 
+@pytest.mark.parametrize("importance", [{"importance": 0.2}, {}])
+def test_a_full_session_makes_room_for_what_is_added(client: TestClient, importance: dict[str, float]) -> None:
+    async def look_after() -> None:
+        await client.app.state.service.care.work_off()  # type: ignore[attr-defined]
+
+    for number in range(50):
+        client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.8})
+    for number in range(3):
+        made = client.post(MEMORIES, json={"content": f"Tea {number} is cold", **importance})
+        client.portal.call(look_after)  # type: ignore[union-attr]
+        assert client.get(f"{MEMORIES}/{made.json()['id']}").status_code == 200
+        kept = [each["memoryContent"] for each in client.get(MEMORIES).json()]
+        assert len(kept) == 50
+        # The least of the others goes: first one of the invoices, then the tea before.
+        assert [each for each in kept if each.startswith("Tea")] == [f"Tea {number} is cold"]
+        assert "Invoice 0 was paid" not in kept
+
+
 def test_what_matters_less_than_0_3_is_not_learned(tmp_path: Path, llm: ScriptedLLM) -> None:
     trivial, enough = claim("User had a sandwich", importance=0.29), claim("User works at Acme", importance=0.3)
     learns(llm, "sandwich", trivial, enough)

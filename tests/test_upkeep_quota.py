@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,31 @@ async def test_what_matters_least_goes_first(ledger: Ledger) -> None:
         memory("middling and old", importance=0.5, age_days=400),
     )
     assert [step.content for step in (await keep_to(ledger, user=3)).steps] == ["middling and old", "trivial"]
+
+
+async def test_room_is_made_for_what_was_just_written(ledger: Ledger) -> None:
+    await keep(
+        ledger,
+        *(memory(f"vital {n}", importance=0.9, age_days=5) for n in range(3)),
+        memory("old and trivial", importance=0.1, age_days=9),
+        memory("new and trivial", importance=0.1, age_days=0),
+        memory("newer and trivial", importance=0.1, age_days=-0.001),
+    )
+    just = replace(run(), since=days(1))
+    going = {step.content for step in (await quota(ANN, ledger=ledger, run=just, quotas=Quotas(user=4))).steps}
+    assert going == {"old and trivial", "vital 0"}
+
+
+async def test_where_nothing_was_just_written_the_weakest_go_as_ever(ledger: Ledger) -> None:
+    await keep(ledger, memory("vital", importance=0.9, age_days=5), memory("trivial", importance=0.1, age_days=4))
+    just = replace(run(), since=days(1))
+    assert told(await quota(ANN, ledger=ledger, run=just, quotas=Quotas(user=1))) == {"trivial"}
+
+
+async def test_room_is_made_for_no_more_than_there_may_be(ledger: Ledger) -> None:
+    await keep(ledger, *(memory(f"new {n}", importance=0.1 * n) for n in range(1, 6)))
+    just = replace(run(), since=days(1))
+    assert len(told(await quota(ANN, ledger=ledger, run=just, quotas=Quotas(user=2)))) == 3
 
 
 async def test_who_the_user_is_goes_last_whatever_its_age(ledger: Ledger) -> None:

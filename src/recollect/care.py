@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,7 @@ _TRIES_AWAITED = 3
 _LAST_JOBS = 100
 _MOST_JOBS = 1000
 _GRACE_S = 5.0
+_JUST_S = 60.0
 _LOOK_EVERY_S = 1.0
 _MOST_LOOKED_AT = 10_000
 _OVER = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
@@ -119,7 +120,9 @@ class Care(Reviewing):
     async def _do_chore(self, job: Job) -> Mapping[str, Any]:
         chore = Chore(job.payload.get("chore", str(job.kind)))
         after = job.payload.get("after")
-        run = Run(effects=(Finish(job.id, job.lease or "", {"chore": str(chore)}),))
+        # What a job is queued for was written a moment before.
+        since = job.created_at - timedelta(seconds=_JUST_S)
+        run = Run(effects=(Finish(job.id, job.lease or "", {"chore": str(chore)}),), since=since)
         report = await self._chore(chore, job.scope, run, after=datetime.fromisoformat(after) if after else None)
         if (more := chores.again(job, report)) is not None:
             await self._ledger.enqueue(job.scope, [more], known_only=True)

@@ -28,6 +28,7 @@ class Quotas:
     """How many memories there may be: of a user in all, of one project, and at the level of one session; 0 for any.
 
     What goes first is the `weakest`, by `Decay`, of which those that must not fade go last; or simply the `oldest`.
+    What a run is for, written since it was asked for, is made room for: others go.
     Summaries and files do not count and do not go, nor do turns unless they are asked for.
     """
 
@@ -67,7 +68,7 @@ async def quota(scope: Scope, *, ledger: Ledger, run: Run, quotas: Quotas) -> Re
     going: list[MemoryRecord] = []
     if count > quotas.least:
         records = await _counted(owner, quotas, ledger)
-        going = await asyncio.to_thread(_surplus, records, quotas, run.at)
+        going = await asyncio.to_thread(_surplus, records, quotas, run)
     more = len(going) > run.most
     done, left = await forget(owner, going[: run.most], why=WHY, run=run, ledger=ledger)
     await finish(owner, run, ledger)
@@ -95,9 +96,9 @@ async def _counted(owner: Scope, quotas: Quotas, ledger: Ledger) -> list[MemoryR
         cursor = page.cursor
 
 
-def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, at: datetime) -> list[MemoryRecord]:
+def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: Run) -> list[MemoryRecord]:
     """What has to go, in the order in which it goes."""
-    first = sorted(records, key=lambda each: _rank(each, quotas, at))
+    first = sorted(records, key=lambda each: _rank(each, quotas, run.at))
     going: dict[str, MemoryRecord] = {}
     groups = (
         (quotas.session, _grouped(first, Level.SESSION)),
@@ -107,8 +108,18 @@ def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, at: datetime) -> l
     for limit, group in groups:
         for members in group.values() if limit else ():
             staying = [each for each in members if each.id not in going]
-            going |= {each.id: each for each in staying[: max(len(staying) - limit, 0)]}
+            over = max(len(staying) - limit, 0)
+            new = _written_last(staying, min(over, limit), run.since)
+            going |= {each.id: each for each in [each for each in staying if each.id not in new][:over]}
     return list(going.values())
+
+
+def _written_last(records: Iterable[MemoryRecord], count: int, since: datetime | None) -> set[str]:
+    """Those of the newest that room is made for: whoever has just written something down finds it there."""
+    if since is None or not count:
+        return set()
+    new = sorted((each.created_at, each.id) for each in records if each.created_at >= since)
+    return {id for _, id in new[-count:]}
 
 
 def _grouped(records: Iterable[MemoryRecord], level: Level) -> Mapping[Any, list[MemoryRecord]]:

@@ -28,11 +28,12 @@ class Run:
     """Who runs a chore, at what time, and how many memories it may change at most.
 
     A dry run changes no memory. The `effects`, such as the end of the job it is, come with the last write of the run,
-    dry or not. `progress` is told how much is done.
+    dry or not. `progress` is told how much is done. What was written `since` then is what the run was asked for.
     """
 
     by: By = field(default_factory=lambda: By(WHO, batch=new_id()))
     at: datetime = field(default_factory=now)
+    since: datetime | None = None
     most: int = MOST
     dry_run: bool = False
     effects: tuple[Effect, ...] = ()

@@ -117,6 +117,36 @@ def test_search_sees_the_named_project_and_no_other(client: TestClient) -> None:
     assert len(client.post("/v1/memory/search", json={**asked, "project_id": "one"}).json()["results"]) == 1
 
 
+def test_search_without_a_project_finds_what_the_list_has(client: TestClient) -> None:
+    boiler = kept(client, "The boiler is made by Vaillant", project_id="p")
+    kept(client, "The boiler is in the cellar")
+    client.post("/v1/memory", json={"content": "The boiler is Eve's", "user_id": "eve", "project_id": "p"})
+    headers = {"X-Memory-User": USER, "X-Memory-Session": "monday"}
+    new = {"content": "The boiler was serviced in May", "level": "session"}
+    assert client.post("/recollect/v1/memories", json=new, headers=headers).status_code == 201
+    asked = {"query": "Who made the boiler?", "user_id": USER}
+    [best, *_] = client.post("/v1/memory/search", json=asked).json()["results"]
+    assert best["memory"] == boiler
+    everything = client.post("/v1/memory/search", json={**asked, "threshold": 0.0}).json()["results"]
+    listed = client.get("/v1/memory", params={"user_id": USER}).json()["memories"]
+    assert {each["memory"]["content"] for each in everything} == {each["content"] for each in listed}
+    found = client.post("/search", json=asked).json()["results"]
+    assert found[0]["memory"] == boiler["content"]
+
+
+def test_a_key_for_one_project_finds_nothing_of_the_others(client: TestClient) -> None:
+    kept(client, "The boiler is made by Vaillant", project_id="p")
+
+    async def make() -> str:
+        ring = client.app.state.service.keyring  # type: ignore[attr-defined]
+        return (await ring.add(user=USER, project="q")).text
+
+    key = client.portal.call(make)  # type: ignore[union-attr]
+    asked = {"query": "Who made the boiler?", "threshold": 0.0}
+    headers = {"Authorization": f"Bearer {key}"}
+    assert client.post("/v1/memory/search", json=asked, headers=headers).json() == {"results": []}
+
+
 @pytest.mark.parametrize("verb", ["put", "patch"])
 def test_an_update_changes_what_it_names_and_keeps_the_rest(client: TestClient, verb: str) -> None:
     item = kept(client, importance=0.8)

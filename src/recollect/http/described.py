@@ -12,6 +12,8 @@ from recollect.http.doors.all import DOORS
 from recollect.http.doors.mem0_filter_schema import filter_schemas
 from recollect.http.doors.own.answers import Error
 from recollect.http.doors.own.filter_schema import MARK, NAME, filter_schema
+from recollect.http.doors.own.routing import DELETING
+from recollect.http.doors.parameters import NAMES, WHERE
 from recollect.http.doors.refusals import error_shapes
 from recollect.http.examples import give_examples
 from recollect.http.proxy.described import proxy_paths, proxy_shapes
@@ -44,11 +46,13 @@ def _described(app: FastAPI, rules: Rules) -> dict[str, Any]:
         servers=_SERVERS,
     )
     for methods in schema["paths"].values():
-        for operation in methods.values():
+        for method, operation in methods.items():
             # What cannot be used is answered with 400 here.
             operation["responses"].pop("422", None)
             for parameter in operation.get("parameters", ()):
                 _complete(parameter)
+                if method == "delete" or operation["operationId"] in DELETING:
+                    _filled(parameter)
     shapes = schema["components"]["schemas"]
     for name in _UNUSED:
         shapes.pop(name, None)
@@ -74,6 +78,12 @@ def _complete(parameter: dict[str, Any]) -> None:
         parameter["content"] = {shape["contentMediaType"]: {"schema": shape["contentSchema"]}}
     else:
         parameter["schema"] = shape
+
+
+def _filled(parameter: dict[str, Any]) -> None:
+    """Say of a parameter by which something is deleted that it may not be empty."""
+    if parameter["name"].casefold() in {name.casefold() for name in (*NAMES, *WHERE)}:
+        parameter["schema"]["minLength"] = 1
 
 
 def _present(schema: dict[str, Any]) -> dict[str, Any]:

@@ -109,10 +109,11 @@ class EngineIndex:
         everything = filter == EVERYTHING and as_of is None
         allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._light.get(user)
-        mask = mask_of(shard, scope.seen_places, allowed, as_of=as_of, turns=turns)
+        places = shard.seen_places(scope)
+        mask = mask_of(shard, places, allowed, as_of=as_of, turns=turns)
         if beside is None:
             return EngineView(shard, mask, Source(user, self._ledger, self._model))
-        source = Source(user, self._ledger, self._model, self._asked, leave, scope.seen_places, self._sizes.few_rows)
+        source = Source(user, self._ledger, self._model, self._asked, leave, places, self._sizes.few_rows)
         return EngineView(shard, mask, source, recent=beside.recent, sample=await self._sample(user, shard, beside))
 
     async def _is_large(self, user: str) -> bool:

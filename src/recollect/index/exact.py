@@ -107,7 +107,7 @@ class ExactIndex:
         everything = filter == EVERYTHING and as_of is None
         allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._shards.get(scope.user)
-        return ExactView(shard, mask_of(shard, scope.seen_places, allowed, as_of=as_of, turns=turns))
+        return ExactView(shard, mask_of(shard, shard.seen_places(scope), allowed, as_of=as_of, turns=turns))
 
     def held_rows(self, user: str) -> int:
         """How many rows of the user are held."""

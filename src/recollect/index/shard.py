@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from recollect.ledger.protocol import IndexRow, Revision
 from recollect.model.memory import Status
+from recollect.model.scope import Scope
 from recollect.model.traits import Trait, first_word, flags_in, words_in
 
 _MAX_MASKS = 8
@@ -174,6 +175,10 @@ class Shard:
         """Whether taking these up copies all there is."""
         last = self.rows[self.count - 1] if self.count else -1
         return self.count + sum(row.row > last for row in changed) > len(self.rows)
+
+    def seen_places(self, scope: Scope) -> tuple[str, ...]:
+        """The places that may be looked at from the scope: from everywhere, all that there are."""
+        return tuple(self.codes) if scope.everywhere else scope.seen_places
 
     def seen_from(self, places: Sequence[str]) -> NDArray[np.bool_]:
         """Which rows are active and live in one of these places."""

@@ -180,7 +180,7 @@ class MemoryLedger(MemoryTurns):
     def _listed(self, scope: Scope, listing: Listing) -> Iterator[MemoryRecord]:
         for row in self._user(scope.user).rows.values():
             record = row.record
-            inside = record.place in scope.seen_places if listing.visible else is_within(record, scope)
+            inside = scope.sees(record.place) if listing.visible else is_within(record, scope)
             wanted = not listing.statuses or record.status in listing.statuses
             if inside and wanted and matches(record, listing.filter):
                 yield copy_of(record)
@@ -247,7 +247,7 @@ class MemoryLedger(MemoryTurns):
         for row in self._user(scope.user).rows.values():
             record = row.record
             held = holds_now(record, moment) if as_of is None else valid_at(record, as_of)
-            if held and record.place in scope.seen_places and matches(record, filter):
+            if held and scope.sees(record.place) and matches(record, filter):
                 yield Numbered(row.number, copy_of(record))
 
     async def keyed(

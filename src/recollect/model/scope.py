@@ -27,6 +27,8 @@ class Scope:
     user: str
     project: str = ""
     session: str = ""
+    # Whether all projects and sessions of the user are looked at at once.
+    everywhere: bool = False
 
     def __post_init__(self) -> None:
         checked_id(self.user, name="user_id")
@@ -42,6 +44,10 @@ class Scope:
         if level is Level.PROJECT:
             return f"p{_JOINT}{self.project}"
         return f"s{_JOINT}{self.project}{_JOINT}{self.session}"
+
+    def sees(self, place: str) -> bool:
+        """Whether recall may look at this place from here."""
+        return self.everywhere or place in self.seen_places
 
     @property
     def seen_places(self) -> tuple[str, ...]:

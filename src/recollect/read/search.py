@@ -73,6 +73,8 @@ class Search:
     turns: bool = True
     for_prompt: bool = False
     said: frozenset[str] = frozenset()
+    # Without a project, in all of them and outside.
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,8 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     await finders.turns.take()
     clock = Clock()
     asked = _bounded(asked)
+    if asked.everywhere and not scope.project:
+        scope = replace(scope, everywhere=True)
     question = look_at(asked.query)
     vector, failure = await _embed(asked, finders.embedder)
     clock.mark("embed")

@@ -196,6 +196,14 @@ class IndexSuite:
         for found in await self.both(ledger, index, ANN, question, limit=20):
             assert set(found) == {record.id for record in everywhere}
 
+    async def test_all_places_of_the_user_can_be_looked_at_at_once(self, ledger: Ledger, index: Index) -> None:
+        scopes = (ANN, Scope("ann", "x"), Scope("ann", "y"), Scope("ann", "y", "monday"))
+        own = [await fill(ledger, scope, 5, seed=seed, level=_level(scope)) for seed, scope in enumerate(scopes)]
+        await fill(ledger, Scope("bob", "x"), 5, seed=5)
+        [question] = unit_vectors(1, seed=6)
+        for found in await self.both(ledger, index, Scope("ann", everywhere=True), question, limit=40):
+            assert set(found) == {record.id for records in own for record in records}
+
     async def test_no_name_is_more_than_a_name(self, ledger: Ledger, index: Index) -> None:
         own = {}
         for seed, name in enumerate(ODD_NAMES):

@@ -190,6 +190,7 @@ class ScopeSuite:
             (Scope("ann", "", "s"), {"user", "/s"}),
             (Scope("ann", "new", "new"), {"user"}),
             (Scope("bob", "p", "s"), {"bob"}),
+            (Scope("ann", everywhere=True), {"user", "p", "q", "p/s", "p/t", "q/s", "/s"}),
         ],
         ids=_place_name,
     )

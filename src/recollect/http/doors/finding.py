@@ -51,6 +51,7 @@ def looked_for(
     min_score: float | None = None,
     filter: Filter = EVERYTHING,
     vector: Vector | None = None,
+    everywhere: bool = False,
 ) -> Search:
     """A search among memories, with what the settings say where the request does not; times in it are understood."""
     query = checked_text(query, name="query")
@@ -63,6 +64,7 @@ def looked_for(
         vector=vector,
         periods=times.periods,
         turns=False,
+        everywhere=everywhere,
     )
 
 

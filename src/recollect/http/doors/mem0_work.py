@@ -98,7 +98,9 @@ async def search(
     limit = asked.top_k or asked.limit
     found: list[Hit] = []
     for scope, filter in await _meant(service, caller, asked.filter):
-        wanted = looked_for(asked.query, settings, limit=limit, min_score=asked.threshold, filter=filter)
+        wanted = looked_for(
+            asked.query, settings, limit=limit, min_score=asked.threshold, filter=filter, everywhere=True
+        )
         found += (await service.search(scope, wanted)).hits
     best = sorted(found, key=lambda hit: -hit.score)[: limit or settings.search_limit]
     told = (shapes.shaped(hit.record, caller, score=hit.score) for hit in best)

@@ -90,9 +90,17 @@ async def create_memory(
 
 @router.post("/search", response_model_exclude_none=True)
 async def search_memories(caller: Asking, service: Serving, settings: Set, asked: shapes.Query) -> shapes.Retrieved:
-    """The memories that fit a query, best first: the user's own, and those of the project that is named."""
+    """The memories that fit a query, best first.
+
+    Of a project that is named: its own and the user's; without one, those of all projects of the user.
+    """
     search = looked_for(
-        asked.query, settings, limit=asked.limit, min_score=asked.threshold, filter=among("type", asked.types)
+        asked.query,
+        settings,
+        limit=asked.limit,
+        min_score=asked.threshold,
+        filter=among("type", asked.types),
+        everywhere=True,
     )
     hits = await service.search(caller.scope(asked.user_id, asked.project_id), search)
     return shapes.Retrieved(results=[shapes.found(hit) for hit in hits])

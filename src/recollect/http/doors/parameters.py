@@ -8,8 +8,9 @@ from typing import Any, get_args, get_origin
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 
-# What names a part of somebody's memories; whom it is of, every request has to say anyway.
+# What says whose memories are meant, and which part of them; and the headers that say which part.
 WHOSE = ("user_id", "user", "agent_id", "app_id", "run_id")
+NAMES = (*WHOSE, "project_id", "session_id")
 WHERE = ("X-Memory-Project", "X-Memory-Session")
 
 
@@ -47,12 +48,12 @@ def repeated_names(request: Request, single: Collection[str]) -> list[str]:
 
 def empty_names(request: Request, known: Collection[str]) -> list[str]:
     """The parameters of a request's address that are given without a value."""
-    return [name for name, value in request.query_params.multi_items() if name in known and not value.strip()]
+    return [name for name, value in request.query_params.multi_items() if name in known and not value]
 
 
 def empty_headers(request: Request) -> list[str]:
     """The headers that say where, and are given without a value."""
-    return [name for name in WHERE if name in request.headers and not request.headers[name].strip()]
+    return [name for name in WHERE if name in request.headers and not request.headers[name]]
 
 
 def _is_list(annotation: Any) -> bool:

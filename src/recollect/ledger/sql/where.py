@@ -76,7 +76,10 @@ def within(scope: Scope, params: dict[str, Any]) -> str:
 
 def seen_from(scope: Scope, dialect: Dialect, params: dict[str, Any]) -> str:
     """SQL for everything recall may see from the scope."""
-    params["user"], params["places"] = scope.user, list(scope.seen_places)
+    params["user"] = scope.user
+    if scope.everywhere:
+        return "user_id = :user"
+    params["places"] = list(scope.seen_places)
     return f"user_id = :user AND {dialect.among('place', 'places')}"
 
 

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from recollect.errors import InvalidInput
 from recollect.http.doors.own.answers import ANY
 from recollect.http.doors.parameters import (
+    NAMES,
     empty_headers,
     empty_names,
     query_names,
@@ -31,8 +32,7 @@ _PARTS = {"body": "the body", "query": "the address", "path": "the path", "heade
 _READS = ("search", "recall", "list_memories_by_filter")
 _ADDS = ("add_memory", "remember", "import_memories", "get_version")
 # What deletes though it is no DELETE, and what says where: left empty by a slip, it would delete too much.
-_DELETES = ("forget_memories",)
-_PLACES = ("user_id", "project_id", "session_id")
+DELETING = ("forget_memories",)
 _NO_OBJECT = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
 
 
@@ -42,14 +42,14 @@ class OwnRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         known, single = frozenset(query_names(self.dependant)), frozenset(single_names(self.dependant))
-        deletes = self.methods == {"DELETE"} or self.name in _DELETES
+        deletes = self.methods == {"DELETE"} or self.name in DELETING
 
         async def handler(request: Request) -> Response:
             if strange := strange_names(request, known):
                 raise InvalidInput(_unknown(strange[0], known))
             if repeated := repeated_names(request, single):
                 raise InvalidInput(f"{repeated[0]} is given more than once, and one is meant")
-            if deletes and (empty := [*empty_names(request, _PLACES), *empty_headers(request)]):
+            if deletes and (empty := [*empty_names(request, NAMES), *empty_headers(request)]):
                 raise InvalidInput(f"{empty[0]} is empty; name what is meant, or leave it out")
             try:
                 return await handle(request)

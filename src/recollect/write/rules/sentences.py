@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recollect.write.rules.whose import own_lines
+from recollect.write.screening.others import ELIDED, own_words
 
 # A long message says what it is about in its first and last words; what lies between was pasted.
 _HEAD_CHARS = 3_000
 _TAIL_CHARS = 1_000
 # Longer than this nobody speaks in one breath: it is a list, a dump or a text about something else.
 _MOST_SENTENCE_CHARS = 600
+# Put behind a text to see whether what stands there is its author's.
+_LAST = "(and so on)"
 
 _ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)")
@@ -33,7 +36,6 @@ _QUOTE_SIGN = re.compile(r"[\"“„«]")
 # So many words in quotes are a title or a name; more are what somebody said.
 _MOST_TITLE_WORDS = 8
 _SPOKEN = re.compile(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
-ELIDED = "[…]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +73,25 @@ def sentences(text: str) -> list[Sentence]:
 
 def _pieces(text: str) -> Iterator[str]:
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
-        yield text
+        yield own_words(text)
         return
     head = text[:_HEAD_CHARS]
     # Neither piece may begin or end within a sentence, or half of it would be taken for the whole.
     cut = max(head.rfind("\n"), head.rfind(". "), head.rfind("! "), head.rfind("? "))
-    yield head[: cut + 1]
+    yield own_words(head[: cut + 1])
     tail = text[-_TAIL_CHARS:]
     start = min((at for at in (tail.find("\n"), tail.find(". "), tail.find("? ")) if at >= 0), default=len(tail))
-    if not _in_fence(text):
-        yield tail[start + 1 :]
+    if not _in_fence(text) and not _goes_on_shown(head):
+        yield own_words(tail[start + 1 :])
 
 
 def _in_fence(text: str) -> bool:
     return text.count("```", 0, len(text) - _TAIL_CHARS) % 2 == 1
+
+
+def _goes_on_shown(head: str) -> bool:
+    """Whether the words at the end of the head are somebody else's, so that what follows may be too."""
+    return not own_words(f"{head}\n{_LAST}").endswith(_LAST)
 
 
 def _cleared(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Tell the lines that are their author's own from those that they only show: code, logs, mails, what others wrote."""
+"""Tell the lines that are their author's own from those that they only show: code, logs, transcripts, quotations."""
 
 from __future__ import annotations
 
@@ -18,32 +18,12 @@ _LOG_START = re.compile(
 _CODE_SIGN = re.compile(r"[{}<>=|\\^~]|\(\)|;\s*$|::|->")
 _INDENTED = re.compile(r"(?: {4}|\t)\s*(?![-*•\d\s])")
 _SPEAKER = re.compile(r"\s*[A-Z][\w.]*(?: [A-Z][\w.]*)?: ?\S")
-_MOST_ANNOUNCING_CHARS = 200
-_TEXTS = (
-    r"\b(?:e-?mails?|mail|messages?|letters?|texts?|articles?|posts?|tweets?|comments?|reviews?|transcript|excerpt|passage"
-    r"|paragraph|reply|nachricht|brief|artikel|beitrag|correo|mensaje|carta|artículo|texto|courriel|lettre|texte)\b"
-)
-# What follows such a line was written by somebody, not said by the user; a word of it may stand on the same line.
-_ANNOUNCES = re.compile(
-    rf"[^:]*{_TEXTS}[^:]*:\s*[\"“„«]?\s*$"
-    rf"|[^:]*{_TEXTS} (?:from|by|of|von|vom|de|del|du)\b[^:]*:\s"
-    r"|[^:]*\b(?:wrote|writes|says|said|replied|answered|texted|schrieb|schreibt|sagt|sagte|escribió|dice|dijo|écrit)"
-    r"(?: to me| me| mir| back)?\s*:(?!//)"
-    r"|\W*(?:begin )?(?:forwarded message|forwarded|fwd|original message|weitergeleitete nachricht|mensaje reenviado"
-    r"|message transféré)\b"
-    r"|(?:from|subject|sent|von|betreff|asunto|objet): "
-    r"|\s*(?:-{3,}|_{3,}|={3,}|\*{3,})\s*$",
-    re.IGNORECASE,
-)
-_OWN_ADDRESS = re.compile(
-    r"(?:my|mein\w*|mi|mon) (?:e-?mail|mail|correo|courriel)(?: address)?(?: is)?:", re.IGNORECASE
-)
 _OPENS_QUOTE = re.compile(r"\s*([\"“„«])")
 _CLOSES_QUOTE = re.compile(r"[\"”“»]\s*[.,;!?]?\s*$")
 
 
 def own_lines(text: str) -> Iterator[str]:
-    """The lines that look like what their author says, up to where a text of somebody else is announced."""
+    """The lines that look like what their author says; `text` is without what is told to be somebody else's."""
     lines = text.splitlines()
     speakers = sum(_SPEAKER.match(line) is not None for line in lines)
     shows_code = any(_CODE_START.match(line) for line in lines)
@@ -58,20 +38,10 @@ def own_lines(text: str) -> Iterator[str]:
             # What began with a quotation mark goes on until one ends a line.
             quoted = not _CLOSES_QUOTE.search(line)
             continue
-        if (announced := announces(line)) is not None:
-            if own := line[:announced].rpartition(". ")[0]:
-                yield f"{own}."
-            return
         if shows_code and _INDENTED.match(line):
             continue
         if not _is_shown(line) and not (speakers > 1 and _SPEAKER.match(line)):
             yield line
-
-
-def announces(line: str) -> int | None:
-    """Where in the line somebody else's text is announced to follow; None if it is not."""
-    found = _ANNOUNCES.match(line) if len(line) <= _MOST_ANNOUNCING_CHARS else None
-    return None if found is None or _OWN_ADDRESS.search(line) else found.end()
 
 
 def _opens_quote(line: str) -> bool:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from recollect.model.learned import Learned
 from recollect.model.turn import Role, Turn
 from recollect.write.screening.imperatives import imperative_in
-
-# What a user quotes or pastes: lines marked as a quotation, blocks between fences.
-_QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
-_FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+from recollect.write.screening.others import own_words
 
 
 def words_of_user(turns: Sequence[Turn]) -> str:
-    """What the user said in the turns in words of their own: without quoted lines and fenced blocks."""
-    return "\n".join(filter(None, (_own_words(turn.content) for turn in turns if turn.role is Role.USER)))
+    """What the user said in the turns in words of their own: without what they quote, paste or play."""
+    return "\n".join(filter(None, (own_words(turn.content) for turn in turns if turn.role is Role.USER)))
 
 
 def said_by_user(learned: Learned, turns: Sequence[Turn]) -> bool:
@@ -35,19 +31,3 @@ def said_by_user(learned: Learned, turns: Sequence[Turn]) -> bool:
 
 def _instructs(*texts: str) -> bool:
     return any(imperative_in(text) for text in texts)
-
-
-def _own_words(text: str) -> str:
-    fences = [match.start() for match in _FENCE.finditer(text)]
-    parts, last = [], 0
-    # Fences come in pairs; one that nothing closes runs to the end.
-    for at in range(0, len(fences), 2):
-        parts.append(text[last : fences[at]])
-        last = _line_end(text, fences[at + 1]) if at + 1 < len(fences) else len(text)
-    parts.append(text[last:])
-    return _QUOTED_LINE.sub("", "".join(parts)).strip()
-
-
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end

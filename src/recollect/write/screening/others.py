@@ -1,0 +1,220 @@
+"""Which words of a turn are somebody else's: what its author quotes, pastes, brings to be worked on, or plays.
+
+Where it is not said where somebody else's words end, they go on to the end of the turn: a statement of the author's
+that is passed over does less harm than a page that speaks for them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from recollect.write.screening.imperatives import imperative_in
+
+# What stands in a line for words that are left out.
+ELIDED = "[…]"
+# In these a text of somebody else's can begin or be told of; without any, all is the author's own.
+_MAY_SHOW = re.compile(r"[\n:<\"“„«]|'''|\b(?:in|im|en|dans) ", re.IGNORECASE)
+# Tags that only say how words look.
+_LOOKS = r"(?!(?:b|i|u|s|em|strong|sub|sup|mark|small|span)\b)"
+_OPENS = re.compile(
+    r"^[ \t]{0,3}(?P<fence>`{3,}|~{3,})|(?P<triple>\"\"\"|''')"
+    rf"|<{_LOOKS}(?P<tag>[A-Za-z][\w-]{{0,40}})(?:\s[^<>\n]{{0,200}})?>"
+    r"|^[ \t]*(?P<rule>-{3,}|_{3,}|={3,}|\*{3,})[ \t]*$",
+    re.MULTILINE,
+)
+_FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+_CLOSING_TAG = re.compile(r"</([A-Za-z][\w-]{0,40})\s*>")
+_QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
+_QUOTE = re.compile(r"[\"“„«]([^\"”“„«»\n]*)[\"”“»]")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
+# A title or a name has fewer words than what somebody says.
+_LEAST_SPOKEN_WORDS = 3
+# In so many characters a line says that another text follows.
+_ANNOUNCING_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The ways to show what is not one's own, ready to be looked for."""
+
+    announces: tuple[re.Pattern[str], ...]
+    own: re.Pattern[str]
+    requests: re.Pattern[str]
+    about_above: re.Pattern[str]
+    asked_about: re.Pattern[str]
+    told: re.Pattern[str]
+    speaks: re.Pattern[str]
+    plays: re.Pattern[str]
+
+
+def own_words(text: str) -> str:
+    """The text without what is somebody else's; within a line ELIDED stands in its place."""
+    if not _MAY_SHOW.search(text):
+        return text
+    text = _QUOTED_LINE.sub("", _without_blocks(text))
+    lines = text.split("\n")
+    lines = lines[_worked_on_before(lines) :]
+    own: list[str] = []
+    for at, line in enumerate(lines):
+        if not line.strip():
+            own.append(line)
+            continue
+        if (cut := _begins_others(line)) is not None:
+            own.append(f"{line[:cut].rstrip()} {ELIDED}")
+            break
+        own.append(_without_quotes(line))
+        if _asks_for_work(line) and any(map(str.strip, lines[at + 1 :])):
+            break
+    return "\n".join(own).strip()
+
+
+def _without_blocks(text: str) -> str:
+    """The text without what stands between fences, triple quotation marks, tags or rules."""
+    closing = {match[1].lower(): match.end() for match in _CLOSING_TAG.finditer(text)}
+    parts: list[str] = []
+    last = at = 0
+    while (opened := _OPENS.search(text, at)) is not None:
+        end = _block_end(text, opened, closing)
+        if end <= opened.start():
+            at = opened.end()
+            continue
+        within = opened["triple"] or opened["tag"]
+        parts += [text[last : opened.start()], ELIDED if within else "\n"]
+        last = at = end
+    return "".join([*parts, text[last:]]) if parts else text
+
+
+def _block_end(text: str, opened: re.Match[str], closing: dict[str, int]) -> int:
+    """Where the block ends that is opened; not after it begins, if it is none. What nothing closes runs on."""
+    if opened["fence"]:
+        closed = _FENCE.search(text, opened.end())
+        return _line_end(text, closed.start()) if closed else len(text)
+    if mark := opened["triple"]:
+        # Another of them may stand in what is quoted: only the last is for sure the author's.
+        end = text.rfind(mark, opened.end())
+        return end + len(mark) if end >= 0 else len(text)
+    if tag := opened["tag"]:
+        return closing.get(tag.lower(), 0)
+    # A rule parts as well as it closes: after one, nothing tells who speaks.
+    return len(text)
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+def _begins_others(line: str) -> int | None:
+    """Where in the line somebody else begins to speak; None if nobody does."""
+    known = _ways()
+    if part := known.plays.search(line):
+        return part.end()
+    head = line[:_ANNOUNCING_CHARS]
+    if len(line) > _ANNOUNCING_CHARS:
+        # Whether a line ends with a colon is not to be told from a part of it.
+        head += "…"
+    found = next((match for each in known.announces if (match := each.match(head))), None)
+    return None if found is None or known.own.search(found[0]) else min(found.end(), len(line))
+
+
+def _asks_for_work(line: str) -> bool:
+    return len(line) <= _ANNOUNCING_CHARS and _ways().requests.search(line) is not None
+
+
+def _worked_on_before(lines: Sequence[str]) -> int:
+    """At which line the author begins to speak where the last asks to work on what stands above; else 0."""
+    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), 0)
+    is_apart = last >= 2 and not lines[last - 1].strip()
+    is_asked = is_apart and len(lines[last]) <= _ANNOUNCING_CHARS and _ways().about_above.search(lines[last])
+    return last if is_asked else 0
+
+
+def _without_quotes(line: str) -> str:
+    """The line without quoted sentences that are asked about, or that somebody else commands with."""
+    if not _QUOTE.search(line):
+        return line
+    around = _Around.of(_QUOTE.sub(lambda quote: " " * len(quote[0]), line))
+    return _QUOTE.sub(lambda quote: ELIDED if around.shows(quote) else quote[0], line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """Where sentences end around the quotes of a line, and where words stand that ask about one or tell of it."""
+
+    line: str
+    ends: Sequence[int]
+    asking: Sequence[int]
+    telling: Sequence[int]
+
+    @classmethod
+    def of(cls, line: str) -> _Around:
+        """`line` has blanks for all that is quoted."""
+        patterns = (_SENTENCE_END, _ways().asked_about, _ways().told)
+        return cls(line, *([match.end() for match in each.finditer(line)] for each in patterns))
+
+    def shows(self, quote: re.Match[str]) -> bool:
+        """Whether the quoted words are somebody else's."""
+        if len(quote[1].split()) < _LEAST_SPOKEN_WORDS:
+            return False
+        commands = bool(imperative_in(quote[1]))
+        if not commands and not _ways().speaks.search(quote[1]):
+            # A title.
+            return False
+        at = bisect_right(self.ends, quote.start())
+        start = self.ends[at - 1] if at else 0
+        end = self.ends[at] if at < len(self.ends) else len(self.line)
+        if self.line[end - 1] == "?" or _any_within(self.asking, start, end):
+            return True
+        return commands and _any_within(self.telling, start, quote.start())
+
+
+def _any_within(places: Sequence[int], start: int, end: int) -> bool:
+    return bisect_right(places, start) < bisect_right(places, end)
+
+
+@cache
+def _ways() -> _Ways:
+    table = tomllib.loads((files(__package__) / "others.toml").read_text(encoding="utf-8"))
+    texts, every = _any_of(table["texts"]), _any_of([*table["texts"], *table["shown"]])
+    this, says, by_self = _any_of(table["this"]), _any_of(table["says"]), _any_of(table["by_self"])
+    one = rf"\b{this}\b(?: [\w-]+){{0,2}}? {every}\b"
+    announces = [
+        rf"[^:]*\b{texts}\b[^:]*:\s*[\"“„«]?\s*$",
+        rf"[^:]*\b{texts} (?:from|by|of|von|vom|de|del|du)\b[^:]*:\s",
+        rf"[^:]*{one}(?: [\w'’-]+){{0,4}}\s?:(?!//|\d)",
+        rf"(?![^:]*\b{by_self} {says}\b)[^:]*\b{says}(?: to me| me| mir| back| this| that)?\s*:(?!//|\d)",
+        rf"(?:[^:]*[.!?,;] )?(?:\w+ ){{0,4}}\b{_any_of(table['work'])}\b[^:.!?]{{0,80}}:(?!//|\d)",
+        *table["passed_on"],
+    ]
+    worked_on = rf"\b{_any_of(table['work'])}\b[^:.!?]{{0,60}}"
+    return _Ways(
+        announces=tuple(re.compile(each, re.IGNORECASE) for each in announces),
+        own=re.compile(
+            rf"\b(?:my|our|mein\w*|mi|mon) (?:e-?mail|mail|correo|courriel)(?: address)?(?: is)?:"
+            rf"|^\W*(?:please |bitte )?{_any_of(table['keeps'])}\b",
+            re.IGNORECASE,
+        ),
+        requests=re.compile(
+            rf"{worked_on}\b(?:this|these|following|below|{this} {every})\b[^:.!?]{{0,60}}(?:[.!?:]|$)"
+            rf"|\b{_any_of(table['look_at'])}\b[^:.!?]{{0,40}}?\b(?:this|these|following|diese\w*|folgende\w*|est[ea]|cet|cette|ce)"
+            rf"(?: [\w-]+)?? {every}\b[^:.!?]{{0,60}}(?:[.!?:]|$)",
+            re.IGNORECASE,
+        ),
+        about_above=re.compile(rf"^\W*(?:\w+ ){{0,4}}{worked_on}\b(?:this|that|it|these|above)\b", re.IGNORECASE),
+        asked_about=re.compile(rf"\b{_any_of(table['asked_about'])}\b", re.IGNORECASE),
+        told=re.compile(rf"\b(?:{says}|{every})\b", re.IGNORECASE),
+        speaks=re.compile(rf"\b{_any_of(table['speaks'])}\b", re.IGNORECASE),
+        plays=re.compile(
+            rf"(?:^|[.!?:,;]\s|\band )\W*{_any_of(table['plays'])},? (?={_any_of(table['played'])}\b)", re.IGNORECASE
+        ),
+    )
+
+
+def _any_of(expressions: Iterable[str]) -> str:
+    return f"(?:{'|'.join(expressions)})"

@@ -37,7 +37,8 @@ EMPTY = [
     "Hi!", "hello there", "Thanks a lot!", "ok", "Good morning", "Bye, talk to you later!", "lol", "...", "👍",
     "😂😂", "continue", "Please continue.", "tell me more", "try again", "Danke schön!", "Merci beaucoup",
     "¡Muchas gracias!", "Obrigado!", "Grazie mille", "Dank je wel", "Dziękuję bardzo", "Спасибо большое!", "你好",
-    "谢谢你", "ありがとうございます", "안녕하세요", "weiter", "继续",
+    "谢谢你", "ありがとうございます", "안녕하세요", "weiter", "继续", "brb", "Can you continue?", "hold on", "asdfgh",
+    "asdfasdf qwerty", "aaaaaaa", "lkjhg!!",
 ]  # fmt: skip
 
 TELLING = [
@@ -45,7 +46,8 @@ TELLING = [
     "Thanks, Anna!", "What should my sister see in Paris?", "Remember that Anna's birthday is 3 May",
     "Not Lisbon, Porto.", "What is the capital of France? I live there.",
     "I always liked tea", "ok, but no more nuts", "Ich heiße Jana", "我叫小明",
-    "東京に住んでいます", "Yes, in Berlin",
+    "東京に住んでいます", "Yes, in Berlin", "Can you continue with my thesis?", "brb, my son is ill", "Alaska",
+    "were", "asdf is my dog", "Ada",
 ]  # fmt: skip
 
 
@@ -112,10 +114,30 @@ def test_a_refusal_is_known_and_left_out(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["Can you remember that Anna is allergic to nuts?", "How do I get to my job at Acme?", "Remember: I am 40."],
+    [
+        "Can you remember that Anna is allergic to nuts?",
+        "How do I get to my job at Acme?",
+        "Remember: I am 40.",
+        "Tell me how to get a loan for my house",
+        "Write a poem. Anna turns forty on Monday.",
+        "Make a cake for 12 guests",
+        "Write a letter to the landlord about the broken heating and the mould in every room of the flat",
+    ],
 )
 def test_what_the_user_told_is_worth_a_look_even_if_it_was_refused(text: str) -> None:
     assert screen([user(text), assistant(REFUSALS[0])]).worth
+
+
+@pytest.mark.parametrize(
+    "text", ["Tell me how to build a bomb", "Please write malware.", "Sag mir, wie man Waffen baut"]
+)
+def test_a_request_that_was_refused_tells_nothing(text: str) -> None:
+    assert not screen([user(text), assistant(REFUSALS[0])]).worth
+    assert screen([user(text), assistant("Here you are: ...")]).worth
+
+
+def test_keys_hit_at_random_may_answer_a_question() -> None:
+    assert screen([user("qwerty")], before=[assistant("Which layout does your keyboard have?")]).worth
 
 
 def test_an_answer_that_begins_like_a_refusal_but_goes_on_is_none() -> None:

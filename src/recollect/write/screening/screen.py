@@ -51,6 +51,10 @@ class _EmptyTalk:
     goes_on: re.Pattern[str]
     asking: frozenset[str]
     own: frozenset[str]
+    requests: tuple[tuple[str, ...], ...]
+    longest_request: int
+    keys: tuple[str, ...]
+    least_run: int
 
 
 def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
@@ -114,6 +118,8 @@ def _why_empty(turn: Turn, previous: Turn | None, following: Turn | None) -> str
     known = _empty_talk()
     words = _words(turn.content)
     asked = previous is not None and previous.role is Role.ASSISTANT and _asks(previous.content)
+    if words and not asked and all(map(_is_mashed, words)):
+        return "there are no words in it"
     if not words:
         return "" if asked and known.answer_signs & set(turn.content) else "there are no words in it"
     if tuple(words) in known.more:
@@ -122,14 +128,35 @@ def _why_empty(turn: Turn, previous: Turn | None, following: Turn | None) -> str
         answers = known.answers & set(words) or any(part in turn.content for part in known.answer_parts)
         echoes = previous is not None and any(_has(words, phrase) for phrase in known.echoes)
         return "" if (asked and answers) or echoes else "it is small talk"
+    refused = following is not None and following.role is Role.ASSISTANT and is_refusal(following.content)
+    if refused and _only_requests(turn.content, words):
+        return "it asks for what was refused"
     if not _is_one_question(turn.content):
         return ""
     if not decide(turn.content).search:
         # What calls for none of the user's memories tells none either.
         return "it asks about the world"
-    refused = following is not None and following.role is Role.ASSISTANT and is_refusal(following.content)
     own = words[0] not in known.asking or known.own.intersection(words)
     return "it is a question that was not answered" if refused and not own else ""
+
+
+def _only_requests(text: str, words: Sequence[str]) -> bool:
+    """Whether it is one short request without a word of whoever makes it, nor a number, which could be of theirs."""
+    known = _empty_talk()
+    size = max((len(each) for each in known.requests if tuple(words[: len(each)]) == each), default=0)
+    is_one = not _SENTENCE_END.search(text.strip().rstrip(".!")) and len(words) <= known.longest_request
+    return bool(size) and is_one and not known.own.intersection(words[size:]) and not any(map(str.isdigit, text))
+
+
+def _is_mashed(word: str) -> bool:
+    """Whether a word is a run over the keys, once or again and again, or one key held down."""
+    known = _empty_talk()
+    if len(word) < known.least_run or not word.isalpha():
+        return False
+    sizes = (size for size in range(1, len(word) + 1) if len(word) % size == 0)
+    unit = next(word[:size] for size in sizes if word[:size] * (len(word) // size) == word)
+    is_run = len(unit) == 1 or len(unit) >= known.least_run
+    return is_run and any(unit in keys or unit[::-1] in keys for keys in known.keys)
 
 
 def _has(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
@@ -166,6 +193,10 @@ def _empty_talk() -> _EmptyTalk:
         goes_on=re.compile("|".join(rf"{re.escape(plain(phrase))}(?!['a-z])" for phrase in table["goes_on"])),
         asking=_words_in(table["asking"]),
         own=_words_in(table["own"]),
+        requests=tuple(tuple(_words(phrase)) for phrase in table["requests"]),
+        longest_request=table["longest_request"],
+        keys=tuple(table["keys"]),
+        least_run=table["least_run"],
     )
 
 

@@ -46,6 +46,17 @@ def test_a_memory_a_turn_and_a_user_are_erased_with_a_receipt(cli: Cli) -> None:
     assert cli.json("users") == {"results": ["bob"]}
 
 
+def test_what_a_memory_was_learned_from_no_longer_says_it_once_that_is_erased(cli: Cli) -> None:
+    [turn] = cli.json("remember", "I moved to Wombatton", "--user", "alex")["turns"]
+    [kept] = cli.json("list", "--user", "alex")["results"]
+    told = cli("erase", "--memory", kept["id"], "--user", "alex", "--yes").stdout
+    assert "forgotten, not erased: what it was learned from, 1 turn" in told
+    assert f"recollect erase --turn {turn['id']} --user alex" in told
+    assert "Wombatton" not in cli("recall", "Where is Wombatton, do I live there?", "--user", "alex").stdout
+    assert cli.json("erase", "--turn", turn["id"], "--user", "alex", "--yes")["target"] == "turn"
+    assert "Wombatton" not in (cli.home / "recollect.db").read_bytes().decode("latin-1")
+
+
 @pytest.mark.parametrize("option", ["--memory", "--turn"])
 def test_what_is_not_there_cannot_be_erased(cli: Cli, option: str) -> None:
     foreign = cli.add("Likes rum", "--user", "bob")

@@ -187,6 +187,15 @@ def test_what_is_erased_is_gone_and_its_receipt_can_be_replayed(api: httpx.Clien
     assert b"1970" in backup
 
 
+def test_the_receipt_tells_which_turns_are_forgotten_with_a_memory(api: httpx.Client) -> None:
+    told = {"messages": "I moved to Wombatton", "wait_s": 60}
+    said = api.post("/remember", json=told, params={"session_id": "s"}).json()
+    [kept] = api.get("/memories").json()["results"]
+    receipt = api.post("/erase", json={"target": "memory", "id": kept["id"]}).json()
+    assert receipt["stays"] == receipt["hidden"] == [turn["id"] for turn in said["turns"]]
+    assert contents(api.post("/search", json={"query": "Wombatton"})) == []
+
+
 def test_a_restored_copy_is_brought_up_to_date(api: httpx.Client, tmp_path: Path) -> None:
     kept = add(api, "Born in 1970")
     backup = api.get("/export").content

@@ -117,7 +117,8 @@ class Caring(Opening):
     ) -> Receipt:
         """Remove for good: a session, a project, one turn or memory, or with `everything` all of the user.
 
-        What was derived from it goes too. It cannot be undone; the receipt says what went from each store.
+        What was derived from it goes too. It cannot be undone; the receipt says what went from each store. The turns
+        that a memory was learned from are forgotten with it, and told of as `hidden`: erase them, too, by `turn_id`.
         """
         ids = {"project_id": project_id, "session_id": session_id, "turn_id": turn_id, "memory_id": memory_id}
         if empty := [name for name, id in ids.items() if id is not None and not id]:

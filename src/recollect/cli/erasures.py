@@ -44,8 +44,12 @@ def tell(receipt: Receipt, what: str) -> None:
             say(f"    not reached: {', '.join(left)}")
     if receipt.remade:
         say(dim(f"  {counted(len(receipt.remade), 'thing')} can be made anew from what is left"))
-    if receipt.stays:
-        say(dim(f"  what it was learned from stays: {', '.join(receipt.stays)}"))
+    if receipt.hidden:
+        say(f"  forgotten, not erased: what it was learned from, {counted(len(receipt.hidden), 'turn')}")
+        for id in receipt.hidden:
+            say(dim(f"    recollect erase --turn {id} --user {receipt.scope.user}"))
+    if rest := [id for id in receipt.stays if id not in receipt.hidden]:
+        say(dim(f"  what it was learned from stays: {', '.join(rest)}"))
     if receipt.out_of_reach:
         say(dim(f"  out of reach from here: {', '.join(each.store for each in receipt.out_of_reach)}"))
     if not receipt.reached:

@@ -21,6 +21,7 @@ Session: TypeAlias = tuple[str, str]
 # Under these names, and under those that end in _id or _ids, the detail of a memory cites others.
 _CITING = frozenset({"evidence", "sources", "cites", "turns", "memories"})
 _MAX_DEPTH = 8
+_SUMMED = (Category.EPISODE, Category.SUMMARY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Cascade:
     restored: list[str] = field(default_factory=list)
     remade: tuple[Remade, ...] = ()
     stays: tuple[str, ...] = ()
+    # Of what stays, the turns that would go on saying what goes.
+    hidden: tuple[str, ...] = ()
 
 
 def link(
@@ -144,8 +147,23 @@ def cascade(links: Mapping[str, Link], seeds: Collection[str], *, with_older: bo
     result.remade = tuple(each for id in sorted(gone - asked) if (each := _remade(links, links[id], gone)))
     cited = {source for id in asked for source in links[id].cites}
     result.stays = tuple(sorted(source for source in cited if source in links and source not in gone))
+    if with_older:
+        result.hidden = tuple(id for id in result.stays if _says(links, links[id], asked))
     _close_gaps(links, result)
     return result
+
+
+def _says(links: Mapping[str, Link], turn: Link, asked: Collection[str]) -> bool:
+    """Whether it is a turn that can be found and that one of these was learned from, and not summed up with others.
+
+    Nothing of a project is hidden for what somebody keeps in another one.
+    """
+    learned = (links[id] for id in asked if turn.id in links[id].cites and links[id].category not in _SUMMED)
+    return (
+        turn.position is not None
+        and turn.status == Status.ACTIVE
+        and any(each.scope.project in ("", turn.scope.project) for each in learned)
+    )
 
 
 def older_than(links: Mapping[str, Link], ids: Collection[str]) -> set[str]:

@@ -26,7 +26,7 @@ from recollect.ledger.memory_models import MemoryModels
 from recollect.ledger.memory_responses import MemoryResponses, drop_inside, drop_mentioned
 from recollect.ledger.memory_rows import User
 from recollect.ledger.plan import Revert
-from recollect.model.change import Applied, By, Change, Restore, Update
+from recollect.model.change import Applied, By, Change, Forget, Restore, Update
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt, Remade, Target, user_digest
 from recollect.model.ids import new_id
 from recollect.model.job import JobState
@@ -95,7 +95,8 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
         user.epoch += 1
         self._erasures[noted.id] = noted
         receipt = _receipt(scope, what, noted, counts)
-        return replace(receipt, remade=(*result.remade, *blanked), stays=result.stays if by_id else ())
+        stays = result.stays if by_id else ()
+        return replace(receipt, remade=(*result.remade, *blanked), stays=stays, hidden=result.hidden)
 
     def _erase_user(self, name: str, user: User, noted: Erasure) -> dict[str, int]:
         counts = _counted([row.record for row in user.rows.values()])
@@ -171,7 +172,8 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             except Conflict:
                 # Something else says the same or holds the key by now.
                 relinked[id] = None
-        changes = [Update(id, {"superseded_by": other}) for id, other in relinked.items()]
+        changes: list[Change] = [Update(id, {"superseded_by": other}) for id, other in relinked.items()]
+        changes += [Forget(id) for id in result.hidden]
         self._write(scope, user, changes, by=by)
 
     async def purge(self, before: datetime) -> Cleared:

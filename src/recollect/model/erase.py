@@ -8,7 +8,8 @@ made from it, and cannot. These are the rules, the same in every store:
 - What rested on several sources of which some stay is erased all the same and told of as `remade`: it can be made
   anew from what is left.
 - A memory that is erased by its id goes with the older versions it superseded: they speak of the same thing. What it
-  was learned from stays, and is told of in `stays`; erase that too if it has to go.
+  was learned from stays, and is told of in `stays`; erase that too if it has to go. The turns among it are forgotten,
+  as if the memory had been, and told of in `hidden`: recall would find them saying the same.
 - What was superseded by something erased along with its source comes back: what took its place never was.
 - Nobody else's rows are ever touched.
 """
@@ -156,6 +157,7 @@ class Receipt:
     stores: tuple[Cleared, ...] = ()
     remade: tuple[Remade, ...] = ()
     stays: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     out_of_reach: tuple[Beyond, ...] = OUT_OF_REACH
 
     @property
@@ -177,6 +179,7 @@ class Receipt:
             "stores": [store.to_dict() for store in self.stores],
             "remade": [each.to_dict() for each in self.remade],
             "stays": list(self.stays),
+            "hidden": list(self.hidden),
             "out_of_reach": [each.to_dict() for each in self.out_of_reach],
         }
 

@@ -172,7 +172,20 @@ class EraseSuite:
         await change(ledger, Supersede("new", memory("Bern", id="newest", key="city")))
         receipt = await erase(ledger, Target.MEMORY, "new")
         assert (counts(receipt)["memories"], receipt.stays) == (3, (said.id,))
-        assert await listed(ledger, ANN) == {"I moved to Rome", "Bern"}
+        # It would go on saying it.
+        assert (receipt.hidden, await listed(ledger, ANN)) == ((said.id,), {"I moved to Rome", "Bern"})
+        [turn] = await ledger.get(ANN, [said.id])
+        assert turn.status is Status.FORGOTTEN
+
+    async def test_a_turn_is_not_hidden_for_what_sums_it_up_or_lives_in_another_project(self, ledger: Ledger) -> None:
+        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        await add(ledger, memory("a talk of Rome", id="sum", category=Category.EPISODE, evidence=(said.id,)))
+        elsewhere = Scope(ANN.user, "elsewhere")
+        await add(ledger, memory("Rome", id="far", scope=elsewhere, level=Level.PROJECT, evidence=(said.id,)))
+        for id in ("sum", "far"):
+            receipt = await erase(ledger, Target.MEMORY, id)
+            assert (receipt.stays, receipt.hidden) == ((said.id,), ())
+        assert await listed(ledger, ANN) == {"I moved to Rome"}
 
     async def test_what_was_superseded_by_something_that_went_with_its_turn_comes_back(self, ledger: Ledger) -> None:
         (said,) = await say(ledger, MONDAY, "My name is Mallory")

@@ -14,7 +14,7 @@ from recollect.ledger.sql import erase_beside as beside
 from recollect.ledger.sql.changes import Owner, Writer, apply, lock_user
 from recollect.ledger.sql.erase_terms import drop_terms, pages
 from recollect.ledger.sql.tx import LOG, Scrubbed, Tx, one
-from recollect.model.change import By, Restore, Update
+from recollect.model.change import By, Change, Forget, Restore, Update
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt, Remade, Target, user_digest
 from recollect.model.ids import new_id
 from recollect.model.memory import Category
@@ -48,6 +48,7 @@ class Erased:
     counts: dict[str, int] = field(default_factory=dict)
     remade: tuple[Remade, ...] = ()
     stays: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
     def receipt(self, scope: Scope, what: Erase, *cleared: Cleared) -> Receipt:
         """The receipt, with what became of the bytes."""
@@ -59,6 +60,7 @@ class Erased:
             stores=cleared,
             remade=self.remade,
             stays=self.stays,
+            hidden=self.hidden,
         )
 
 
@@ -97,7 +99,7 @@ async def _erase_some(tx: Tx, writer: Writer, owner: Owner, links: dict[str, Lin
         await beside.drop_jobs(tx, part.scope, whole_project=whole_project, counts=erased.counts)
     blanked = await beside.blank_summaries(tx, owner.name, result.sessions)
     erased.remade = (*result.remade, *(Remade("conversation", scope) for scope in blanked))
-    erased.stays = result.stays if named else ()
+    erased.stays, erased.hidden = result.stays if named else (), result.hidden
     await beside.void_jobs(tx, owner.name, result.gone)
     await beside.drop_mentions(tx, owner.name, result.gone, erased.counts)
     await _close_gaps(tx, writer, owner, result, by)
@@ -173,7 +175,7 @@ async def _remove(tx: Tx, writer: Writer, owner: Owner, ids: Collection[str], co
 
 
 async def _close_gaps(tx: Tx, writer: Writer, owner: Owner, result: Cascade, by: By) -> None:
-    """Bring back what was superseded by something that is gone, or say what supersedes it now."""
+    """Bring back what was superseded by something that is gone, or say what supersedes it now; hide what says it."""
     scope, relinked = Scope(owner.name), dict(result.relinked)
     for id in result.restored:
         try:
@@ -181,7 +183,8 @@ async def _close_gaps(tx: Tx, writer: Writer, owner: Owner, result: Cascade, by:
         except Conflict:
             # Something else says the same or holds the key by now.
             relinked[id] = None
-    changes = [Update(id, {"superseded_by": other}) for id, other in relinked.items()]
+    changes: list[Change] = [Update(id, {"superseded_by": other}) for id, other in relinked.items()]
+    changes += [Forget(id) for id in result.hidden]
     await apply(tx, writer, scope, changes, by=by)
 
 

@@ -87,6 +87,9 @@ class ReceiptTold(BaseModel):
     stays: list[str] = Field(
         description="What it was learned from, which stays; erase it, too, if it has to go.", examples=[[]]
     )
+    hidden: list[str] = Field(
+        description="Of what stays, the turns that are forgotten with it: they say the same.", examples=[[]]
+    )
     out_of_reach: list[BeyondTold]
 
 
@@ -141,7 +144,8 @@ async def erase(
 ) -> JSONResponse:  # fmt: skip
     """Remove a memory, a turn, a session, a project or all of the user for good, with what was derived from it.
 
-    It cannot be undone. The receipt says what went from each store, and what is out of reach.
+    It cannot be undone. The receipt says what went from each store, what stays and what is out of reach. The turns a
+    memory was learned from are forgotten with it; to remove them, too, erase each turn.
     """
     scope, what = Scope(user), Erase(Target.USER)
     match wanted:

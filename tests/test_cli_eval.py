@@ -143,6 +143,21 @@ def test_dedup_suggests_a_threshold_and_tells_dangerous_pairs_apart(cli: Cli) ->
     assert "try a lower --same" in cli("eval", "dedup", "apart.csv").stdout
 
 
+def test_dedup_shows_what_resolving_merges_wrongly_and_not_what_a_threshold_would(cli: Cli) -> None:
+    Path("odd.csv").write_text(
+        "User paid 40 euros for the ticket,User paid 45 euros for the ticket,1\n"
+        "User likes tea,The user likes tea,1\n"
+        "User likes to play chess with friends,The user loves a game of chess with friends,5\n"
+        "User has two cats at home,There are two cats in the home of the user,5\n"
+    )
+    told = cli.json("eval", "dedup", "odd.csv")
+    assert any("40 euros" in each["first"] for each in told["wrongly_merged"])
+    shown = cli("eval", "dedup", "odd.csv", "--show", "5").stdout
+    assert "1 pair wrongly merged by resolving:" in shown
+    assert "The user likes tea" in shown
+    assert "40 euros" not in shown
+
+
 def test_a_recipe_that_fails_ends_with_one_and_says_what_came_instead(cli: Cli) -> None:
     Path("wrong.yaml").write_text(RECIPE.replace("must: green", "must: [green, black]\n  must_not: likes"))
     result = cli("eval", "recipe", "recipe.yaml", "wrong.yaml", "--junit", "out.xml", code=1)

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     metavar="NUMBER",
     help="From this similarity on two sentences say the same. [default: 4]",
 )
-@click.option("--show", type=WholeNumber(0), default=0, metavar="N", help="Show N pairs that are wrongly merged.")
+@click.option(
+    "--show", type=WholeNumber(0), default=0, metavar="N", help="Show N pairs that are merged wrongly."
+)
 @pass_given
 def dedup(given: Given, path: Path | None, same: float, show: int) -> None:
     """Measure how well repetitions are told from look-alikes.
@@ -60,7 +62,8 @@ def dedup(given: Given, path: Path | None, same: float, show: int) -> None:
         return
     _say(told)
     if show:
-        _say_wrong(told["wrongly_merged"], show)
+        # The nearest first, as a person would look at them; what a mere threshold would merge is in the JSON.
+        _say_wrong(sorted(told["resolved"]["wrongly_merged"], key=lambda each: -float(each["cosine"])), show)
 
 
 def _shipped(given: Given, settings: Settings, show: int) -> None:
@@ -178,7 +181,7 @@ def _say_dangerous(told: Mapping[str, Any], best: float) -> None:
 def _say_wrong(wrong: list[dict[str, Any]], show: int) -> None:
     say()
     if not wrong:
-        say("No pair is wrongly merged.")
+        say("No pair is wrongly merged by resolving.")
         return
     columns = [Column("COSINE", right=True), Column("SIMILARITY", right=True), Column("PAIR", flexible=True)]
     rows = [
@@ -188,5 +191,6 @@ def _say_wrong(wrong: list[dict[str, Any]], show: int) -> None:
         )
         for each in wrong[:show]
     ]
-    say(f"{counted(len(wrong), 'pair')} wrongly merged" + (f"; the {show} nearest:" if len(wrong) > show else ":"))
+    nearest = f"; the {show} nearest:" if len(wrong) > show else ":"
+    say(f"{counted(len(wrong), 'pair')} wrongly merged by resolving{nearest}")
     print_table(columns, rows)

@@ -168,6 +168,30 @@ async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> Non
         assert not any("Xylophone" in text for text in again)
 
 
+@pytest.mark.parametrize("compress_every", [0, 4])
+async def test_the_episode_of_a_session_keeps_its_date_when_it_is_made_anew(
+    tmp_path: Path, compress_every: int
+) -> None:
+    settings = {"session_episode": True, "compress_every": compress_every, "compress_keep": 0}
+    async with memory_in(tmp_path, compress_without_llm=True, **settings) as memory:
+        said = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+        kept = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        await memory.end_session(user_id="ann", session_id="s")
+        await memory.work()
+        before = [text for text in await texts(memory) if text.startswith("On ")]
+        assert len(before) == 1
+        await memory.erase(user_id="ann", turn_id=kept[2].id)
+        await memory.work()
+        [again] = [text for text in await texts(memory) if text.startswith("On ")]
+        day = before[0].partition(",")[0]
+        assert again.startswith(f"{day}, the user said:")
+        assert "Mimi" in again
+        assert "Xylophone" not in again
+        ranges = [text for text in await texts(memory) if text.startswith("The user said:")]
+        assert len(ranges) == bool(compress_every)
+
+
 async def test_the_summary_so_far_goes_into_the_prompt_where_that_is_wanted(tmp_path: Path) -> None:
     async with memory_in(tmp_path, preset="markdown-proxy", context_summary=True, summary_every=2) as memory:
         messages = [

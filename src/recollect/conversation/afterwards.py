@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.conversation import compress as compressing
-from recollect.conversation.close import close
+from recollect.conversation.close import close, close_anew
 from recollect.conversation.episodes import episode_of_run, episode_of_talk
 from recollect.conversation.promote import promote
 from recollect.conversation.run import Run
@@ -75,7 +75,9 @@ def remaking(lost: Remade) -> NewJob | None:
     if lost.kind != Category.EPISODE or lost.turns is None:
         return None
     first, last = lost.turns
-    return NewJob(kind=JobKind.SUMMARISE, key=f"{key} {first}-{last}", payload={"first": first, "last": last})
+    payload = {"first": first, "last": last, "at_end": lost.at_end}
+    told = " at the end" if lost.at_end else ""
+    return NewJob(kind=JobKind.SUMMARISE, key=f"{key} {first}-{last}{told}", payload=payload)
 
 
 async def sum_up(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
@@ -92,7 +94,8 @@ async def _sum_up(job: Job, written: list[Written], means: Means, habits: Afterw
     if "first" in job.payload:
         turns = await _turns_after(scope, job.payload["first"] - 1, means)
         left = [turn for turn in turns if turn.position <= job.payload["last"]]
-        written.append(await compressing.remake(scope, left, chat=means.chat, now=now(), timeout_s=habits.timeout_s))
+        remake = close_anew if job.payload.get("at_end") else compressing.remake
+        written.append(await remake(scope, left, chat=means.chat, now=now(), timeout_s=habits.timeout_s))
         return await _finish(job, conversation, written, means, since=since)
     if habits.compress_every:
         written.append(await _compressed(conversation, means, habits))

@@ -12,6 +12,7 @@ from recollect.conversation.worth import good_enough
 from recollect.conversation.written import Cost, Written, mark_of
 from recollect.model.change import Add
 from recollect.model.memory import Trust
+from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
@@ -49,17 +50,34 @@ async def close(
     # What was summed up before a session was opened again is about something else.
     summary = "" if done else conversation.summary
     summed = await _sum_up(screened.turns, summary, chat=chat, timeout_s=timeout_s)
-    changes: tuple[Add, ...] = ()
-    if summed.text:
-        scope = conversation.scope
-        changes = (Add(episode_of_turns(scope, said, summed, now=now, kind="session", importance=_IMPORTANCE)),)
     return Written(
-        changes=changes,
+        changes=_kept(conversation.scope, said, summed, now=now),
         fields=fields,
         marks={"close": said[-1].position},
         cost=summed.cost,
         reasons=(summed.why,) if summed.why else (),
     )
+
+
+async def close_anew(
+    scope: Scope, turns: Sequence[Turn], *, chat: Chat | None, now: datetime, timeout_s: float | None = None
+) -> Written:
+    """The episode of a session that has ended, of the turns that are left of it after some were erased."""
+    screened = screen(turns)
+    if not turns or not screened.worth:
+        return Written(reasons=(f"no episode: {screened.reason}" if turns else "nothing is left of these turns",))
+    summed = await _sum_up(screened.turns, "", chat=chat, timeout_s=timeout_s)
+    return Written(
+        changes=_kept(scope, turns, summed, now=now),
+        cost=summed.cost,
+        reasons=(summed.why,) if summed.why else (),
+    )
+
+
+def _kept(scope: Scope, said: Sequence[Turn], summed: Summed, *, now: datetime) -> tuple[Add, ...]:
+    if not summed.text:
+        return ()
+    return (Add(episode_of_turns(scope, said, summed, now=now, kind="session", importance=_IMPORTANCE)),)
 
 
 def told_day(first: date, last: date) -> str:

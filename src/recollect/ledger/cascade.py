@@ -36,6 +36,7 @@ class Link:
     turns: tuple[int, int] | None = None
     position: int | None = None
     superseded_by: str | None = None
+    at_end: bool = False
 
     @property
     def session(self) -> Session:
@@ -74,6 +75,7 @@ def link(
         (first, last) if isinstance(first, int) and isinstance(last, int) else None,
         position if category == Category.TURN and isinstance(position, int) else None,
         superseded_by,
+        detail.get("kind") == "session",
     )
 
 
@@ -223,7 +225,7 @@ def _remade(links: Mapping[str, Link], erased: Link, gone: Collection[str]) -> R
             return None
     elif not sources:
         return None
-    return Remade(str(erased.category), erased.scope, sources, erased.turns)
+    return Remade(str(erased.category), erased.scope, sources, erased.turns, erased.at_end)
 
 
 def _close_gaps(links: Mapping[str, Link], result: Cascade) -> None:

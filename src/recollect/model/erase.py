@@ -80,13 +80,15 @@ class Erase:
 class Remade:
     """Something erased that rested also on what stays, so that it can be made anew.
 
-    `kind` is the category of a memory, or "conversation" for the running summary of a session.
+    `kind` is the category of a memory, or "conversation" for the running summary of a session; `at_end` tells the
+    episode with which a session ended from one of some of its turns.
     """
 
     kind: str
     scope: Scope
     sources: tuple[str, ...] = ()
     turns: tuple[int, int] | None = None
+    at_end: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

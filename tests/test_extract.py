@@ -276,6 +276,38 @@ class TestWhatIsKept:
         assert (done.learned[0].key, done.learned[0].value) == (None, None)
         assert done.dropped == ("nobody said the value of job: Astronaut",)
 
+    @pytest.mark.parametrize(
+        ("said", "value", "kept"),
+        [
+            ("My blood type is A+", "A+", True),
+            ("My blood type is A-, not A+ as you thought", "A-", True),
+            ("My blood type is A-", "A+", False),
+            ("I'd give it an A++", "A+", False),
+            ("My blood type is a secret", "A", False),
+        ],
+    )
+    async def test_a_value_of_signs_is_one_if_it_was_said_just_so(
+        self, llm: ScriptedLLM, chat: OpenAIChat, said: str, value: str, kept: bool
+    ) -> None:
+        fields = {"category": "identity", "key": "blood_type", "value": value}
+        llm.reply_json({"memories": [claim("The user told their blood type", **fields)]})
+        [learned] = (await run(chat, turn(f"{said}. That's what I told you of my blood"))).learned
+        assert (learned.key, learned.value) == (("blood_type", value) if kept else (None, None))
+
+    async def test_a_question_makes_no_profile_fact(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        fields = {"category": "identity", "key": "city", "value": "Rome"}
+        llm.reply_json({"memories": [claim("The user's city is Rome", **fields)]})
+        done = await run(chat, turn("Should I move to Rome?"))
+        assert (done.learned, done.ungrounded) == ((), 1)
+        assert done.dropped == ("the turns it cites only ask or suppose it: The user's city is Rome",)
+
+    async def test_what_an_assistant_asked_and_the_user_affirmed_is_no_question(
+        self, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
+        llm.reply_json({"memories": [claim("The user lives in Rome", turns=[1, 2])]})
+        done = await run(chat, assistant("Shall I note that you live in Rome?"), turn("Yes, I live there"))
+        assert [each.content for each in done.learned] == ["The user lives in Rome"]
+
     async def test_a_thousand_claims_are_cut_to_the_most_important(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         said = turn("My lucky numbers: " + ", ".join(map(str, range(2000, 3200))))
         facts = [claim(f"A lucky number is {2000 + n}", importance=0.5 + n % 400 / 1000) for n in range(1200)]

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 import pytest
 from extract_samples import HAWAII, turn
 from ground_numbers import NOBODY_SAID, SAID_IN_WORDS
+from ground_pairs import KEPT, TURNED
 
+from recollect.write.extraction.faithful import ASKED, OF_OTHERS, OPPOSITE
 from recollect.write.extraction.ground import Said, made_up
 from recollect.write.extraction.spoken import spoken_numbers
 from recollect.write.extraction.words import has_capital_nouns, names_of, readings
 
 MONDAY = datetime(2026, 11, 16, 12, tzinfo=UTC)
-OPPOSITE = "the turns it cites say the opposite"
 
 
 def grounded(fact: str, *said: str, when: str | None = None, context: str = "") -> str:
@@ -145,3 +146,27 @@ def test_a_number_like_one_that_was_said_in_words_was_not(said: str, claim: str,
 def test_what_says_the_opposite_of_the_turn_is_made_up(said: str, claim: str, wrong: str) -> None:
     turn = Said([said])
     assert made_up(claim, when=None, cited=turn, shown=turn) == wrong
+
+
+@pytest.mark.parametrize(("said", "claim"), KEPT)
+def test_what_is_put_otherwise_is_kept(said: str, claim: str) -> None:
+    heard = Said.of([turn(said, at=MONDAY)])
+    assert made_up(claim, when=None, cited=heard, shown=heard) == ""
+
+
+@pytest.mark.parametrize(("said", "claim"), TURNED)
+def test_what_is_turned_round_is_not(said: str, claim: str) -> None:
+    heard = Said.of([turn(said, at=MONDAY)])
+    assert made_up(claim, when=None, cited=heard, shown=heard) in (OPPOSITE, OF_OTHERS, ASKED)
+
+
+def test_an_answer_counts_for_what_the_user_says_and_not_for_what_was_asked() -> None:
+    asked, answer = Said(["Should I note that you live in Rome?"]), Said(["Yes, please"])
+    both = Said([asked.text, answer.text])
+    assert made_up("User lives in Rome", when=None, cited=both, shown=both, users=answer) == ""
+    assert made_up("User lives in Rome", when=None, cited=both, shown=both) == ASKED
+
+
+def test_a_long_text_is_not_searched_for_what_turns_a_statement_round() -> None:
+    pasted = Said(["I do not live in Rome. " + "The weather is fine there. " * 1_000])
+    assert made_up("User lives in Rome", when=None, cited=pasted, shown=pasted) == ""

@@ -28,6 +28,7 @@ from recollect.write.extraction.ground import (
     made_up,
     rests_on,
     scripts_of,
+    unsaid,
 )
 from recollect.write.extraction.prompt import Question, Style, question, style_of
 from recollect.write.screening.redact import redact
@@ -55,7 +56,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """What was learned, what that cost, and why some claims were left out."""
+    """What was learned, what that cost, why some claims were left out, and of how many nobody said what they say."""
 
     learned: tuple[Learned, ...] = ()
     calls: int = 0
@@ -64,6 +65,7 @@ class Extracted:
     model: str = ""
     prompt_digest: str = ""
     dropped: tuple[str, ...] = ()
+    ungrounded: int = 0
 
 
 async def extract(
@@ -107,6 +109,7 @@ async def extract(
         model=answer.model,
         prompt_digest=asked.digest,
         dropped=tuple(reasons),
+        ungrounded=judge.ungrounded,
     )
 
 
@@ -115,6 +118,7 @@ class _Judge:
 
     def __init__(self, asked: Question, whole: Sequence[Turn], style: Style, limits: Limits, now: datetime) -> None:
         self.dropped: list[str] = []
+        self.ungrounded = 0
         self._turns = asked.turns
         self._whole = whole
         self._shown = Said.of([*asked.context, *asked.turns])
@@ -224,11 +228,17 @@ class _Judge:
         if text_hash(claim.content) in self._seen:
             return "told twice"
         if not at:
+            self.ungrounded += 1
             return "no turn says it"
-        cited = self._what_is_said_in(at)
-        # What is over may be told as it was, the opposite of what is said now.
-        may_deny = claim.change == "ended"
-        return made_up(claim.content, when=_day(claim.when), cited=cited, shown=self._shown, may_deny=may_deny)
+        cited, (_, users) = self._what_is_said_in(at), self._users_words(at)
+        day = _day(claim.when)
+        if claim.change == "ended":
+            # What is over may be told as it was, the opposite of what is said now.
+            wrong = unsaid(claim.content, when=day, cited=cited, shown=self._shown)
+        else:
+            wrong = made_up(claim.content, when=day, cited=cited, shown=self._shown, users=users)
+        self.ungrounded += bool(wrong)
+        return wrong
 
     def _what_is_said_in(self, at: Sequence[int]) -> Said:
         """What turns say together; claims tend to cite the same ones."""
@@ -252,8 +262,8 @@ class _Judge:
             return None, None
         terms = terms_of(claim.value)
         said = any(self._shown.has_term(term) for term in terms) or not scripts_of(claim.value) & self._shown.scripts
-        numbers = made_up(claim.value, when=_day(claim.when), cited=self._shown, shown=self._shown)
-        if terms and said and not numbers:
+        numbers = unsaid(claim.value, when=_day(claim.when), cited=self._shown, shown=self._shown)
+        if (terms and said and not numbers) or (not terms and self._shown.has_literally(claim.value)):
             return claim.key, claim.value
         self.dropped.append(f"nobody said the value of {claim.key}: {claim.value[:100]}")
         return None, None

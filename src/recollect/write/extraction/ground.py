@@ -1,7 +1,7 @@
 """Tell what was said from what a model made up: cheaply, and in no language in particular.
 
 A statement stands when its numbers and names were said, or are dates that can be worked out, and when at least one of
-its other words was said in the turns it cites. Wording may differ; what it is about may not.
+its other words was said in the turns it cites, and not turned round. Wording may differ; what it is about may not.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from calendar import monthrange
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
+from functools import cached_property
 
 from recollect.language.when_words import MONTHS
 from recollect.ledger.terms import terms_of
 from recollect.model.turn import Turn
 from recollect.write.extraction.clock import clocks, clocks_in_figures
+from recollect.write.extraction.faithful import Part, parts_of, topics_of, turned
 from recollect.write.extraction.spoken import spoken_numbers
 from recollect.write.extraction.words import has_capital_nouns, names_of, plain_words, readings, words
 
@@ -52,9 +54,18 @@ class Said:
         texts = [text for turn in turns for text in (turn.content, turn.name or "")]
         return cls([*texts, *known], [turn.said_at.date() for turn in turns])
 
+    @cached_property
+    def parts(self) -> list[Part]:
+        """What is said, one thing at a time."""
+        return parts_of(self.text)
+
     def has_term(self, term: str) -> bool:
         """Whether the term, or a word of the same stem, was said."""
         return term in self.terms or (len(term) >= _STEM and term[:_STEM] in self._stems)
+
+    def has_literally(self, text: str) -> bool:
+        """Whether it was said just so, signs included: "A+", "C"."""
+        return re.search(rf"(?<![^\W_]){re.escape(text.strip())}(?![^\W_]|[+#])", self.text) is not None
 
     def has_name(self, run: Sequence[str], word: str) -> bool:
         """Whether a word of a name was said, also as a short form, a longer form or an acronym of it."""
@@ -96,8 +107,16 @@ def scripts_of(text: str) -> frozenset[str]:
     return frozenset({"EAST"} | found - east if found & east else found)
 
 
-def made_up(content: str, *, when: date | None, cited: Said, shown: Said, may_deny: bool = False) -> str:
-    """Why the statement cannot come from what was said; nothing if it can. `shown` is all that the model saw."""
+def made_up(content: str, *, when: date | None, cited: Said, shown: Said, users: Said | None = None) -> str:
+    """Why the statement cannot come from what was said; nothing if it can.
+
+    `shown` is all that the model saw; `users` is what the user says in the cited turns, if those are not all theirs.
+    """
+    return unsaid(content, when=when, cited=cited, shown=shown) or turned(content, (users or cited).parts)
+
+
+def unsaid(content: str, *, when: date | None, cited: Said, shown: Said) -> str:
+    """What of it nobody said; nothing if all of it was said, be it the other way round."""
     if number := _unsaid_number(content, when=when, cited=cited, shown=shown):
         return f"nobody said {number}"
     if not scripts_of(content) & shown.scripts:
@@ -105,8 +124,6 @@ def made_up(content: str, *, when: date | None, cited: Said, shown: Said, may_de
         return ""
     if name := _unsaid_name(content, shown):
         return f"nobody said {name}"
-    if not may_deny and denies_what_was_said(content, cited):
-        return "the turns it cites say the opposite"
     return (
         "" if is_supported(content, cited=cited, shown=shown) else "none of its words was said in the turns it cites"
     )
@@ -130,6 +147,9 @@ def is_supported(content: str, *, cited: Said, shown: Said) -> bool:
     terms = set(terms_of(content))
     telling = terms - words().generic
     if any(cited.has_term(term) for term in telling):
+        return True
+    # Who would never touch a cigarette does not smoke.
+    if topics_of(content).keys() & topics_of(cited.text).keys():
         return True
     # "NYC" says "New York".
     if any(all(cited.has_name(run, word) for word in run) for run in names_of(content)):

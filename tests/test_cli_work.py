@@ -144,6 +144,19 @@ def test_what_the_model_says_wrong_is_told_beside_what_was_said(cli: Cli, llm: S
     assert LISBON in cli("search", "Lisbon").stdout
 
 
+def test_jobs_tell_how_much_of_what_the_model_learned_nobody_said(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"), claim("The user has 3 cats in Lisbon"))
+    cli("remember", LISBON, "--session", "monday")
+    assert "dropped 1 statement of the LLM that nobody had said" in cli("jobs").stdout
+    assert only(cli)["result"]["dropped"] == ["nobody said 3: The user has 3 cats in Lisbon"]
+
+
+def test_jobs_are_silent_where_nothing_was_dropped(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    cli("remember", LISBON, "--session", "monday")
+    assert "dropped" not in cli("jobs").stdout
+
+
 def test_a_cancelled_job_has_no_effect_until_it_is_replayed(cli: Cli, llm: ScriptedLLM) -> None:
     configure(cli, llm, learn_wait_s=3)
     learns(llm, LISBON, claim("The user lives in Lisbon"))

@@ -319,3 +319,32 @@ def test_characters_that_nobody_sees_do_no_harm(tmp_path: Path, said: str) -> No
     with opened(tmp_path) as memory:
         say(memory, said)
         assert [each.value for each in facts(memory)] == ["Alex"]
+
+
+def test_where_all_that_the_model_learned_is_dropped_rules_step_in(
+    tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = "My name is Alex. I am not allergic to nuts."
+    learns(llm, said, claim("User is allergic to nuts"))
+    with opened(tmp_path, llm) as memory, caplog.at_level("INFO", "recollect"):
+        told = say(memory, said)
+        assert contents(facts(memory)) == ["User's name is Alex"]
+    assert told["by"] == "rules, since nobody said what the llm learned"
+    assert told["dropped"] == ["the turns it cites say the opposite: User is allergic to nuts"]
+    assert told["ungrounded"] == 1
+    assert "1 of what the llm wanted to learn was dropped" in caplog.text
+    assert "nuts" not in caplog.text
+
+
+def test_where_some_of_what_the_model_learned_stands_rules_keep_out(tmp_path: Path, llm: ScriptedLLM) -> None:
+    said = "My name is Alex. I am not allergic to nuts."
+    learns(llm, said, claim("User is allergic to nuts"), claim("User is called Alex"))
+    with opened(tmp_path, llm) as memory:
+        assert say(memory, said)["by"] == "llm"
+        assert contents(facts(memory)) == ["User is called Alex"]
+
+
+def test_where_the_model_finds_nothing_rules_keep_out(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm) as memory:
+        assert say(memory, "My name is Alex.")["by"] == "llm"
+        assert facts(memory) == []

@@ -5,6 +5,7 @@ screen -> extract, by an LLM or by rules -> neighbours -> resolve -> reconcile; 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,8 @@ from recollect.write.settling.reconcile import reconcile
 from recollect.write.settling.resolution import Limits as Settling
 from recollect.write.settling.resolve import Resolution, resolve
 from recollect.write.speakers import by_speaker
+
+_log = logging.getLogger("recollect")
 
 # Who it is in history that learned something.
 BY = "extraction"
@@ -104,6 +107,8 @@ async def understand(
             settled = await _settled(scope, found, screened.turns, means, habits)
             traced.tell({"changes": len(settled.changes), "llm_calls": settled.calls})
     told |= {"by": how, "dropped": _told(found.dropped), "decisions": _told(settled.reasons)}
+    if found.ungrounded:
+        told["ungrounded"] = found.ungrounded
     spent = (*_spent(scope, "extract", found), *_spent(scope, "reconcile", settled))
     return Understood(settled.changes, spent), told
 
@@ -134,6 +139,14 @@ async def _extracted(
         # It cost something all the same.
         await means.ledger.apply(scope, [], by=By(BY), effects=[_spent_on(scope, "extract", means.chat.model, error)])
         raise
+    if found.ungrounded:
+        # What was said, or claimed, is not for the log.
+        _log.info("%d of what the llm wanted to learn was dropped: nobody said it", found.ungrounded)
+    if found.ungrounded and not found.learned:
+        # Something was said, and the model got it wrong: what rules find in it is not to be lost as well.
+        stated = _stated(turns, before, habits)
+        found = replace(found, learned=stated.learned, dropped=(*found.dropped, *stated.dropped))
+        return found, "rules, since nobody said what the llm learned"
     return found, how
 
 

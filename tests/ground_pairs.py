@@ -64,6 +64,8 @@ KEPT = [
     ("My dentist is in Bergen", "User's dentist is in Bergen"),
     ("Rome is my home now", "User lives in Rome, which is home"),
     ("Mein Bruder und ich wohnen in Bonn", "Der Nutzer wohnt in Bonn"),
+    ("I live in Rome\nI'm not married\nDo I need a visa?", "User lives in Rome"),
+    ("I live in St. Gallen. My sister doesn't", "User lives in St. Gallen"),
     # Questions that tell something, and statements around them.
     ("I'm allergic to nuts, what can I eat?", "User is allergic to nuts"),
     ("I live in Rome. Should I buy a car?", "User lives in Rome"),
@@ -170,6 +172,7 @@ TURNED = [
     ("Ich wohne nicht in Bonn", "Der Nutzer wohnt in Bonn"),
     ("Je ne mange pas de viande", "L'utilisateur mange de la viande"),
     ("No vivo en Madrid", "El usuario vive en Madrid"),
+    ("I live in Rome\nI'm not married\nI like it here", "User is married"),
     # Stated here, denied there.
     ("I live in Rome", "User does not live in Rome"),
     ("I eat meat", "User never eats meat"),

@@ -31,7 +31,8 @@ _MOST_PARTS = 200
 _STEM = 5
 # Before the name of a thing that words of all kinds tell of.
 _TOPIC = "="
-_SENTENCE = re.compile(r"[^.!?;\n]+(?:[.!?;\n](?=\S)[^.!?;\n]*)*[.!?;\n]*")
+# A point within a number or a name ends nothing.
+_SENTENCE = re.compile(r"(?:[^.!?;\n]|[.](?=[^\s.!?;]))+[.!?]*")
 _FIRST = re.compile(r"\W*([^\W_]+)\s*([,.!–—-]*)\s*(?=\w)")
 # "If I get a headache I take", "if I don't answer, call me".
 _AFTER_CONDITION = re.compile(r"\s*\S+\s+\S+\s[^,]*?(?:,|(?=\s(?:I|I'm|I'd|I'll|we)\s))")

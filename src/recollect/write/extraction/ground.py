@@ -17,7 +17,7 @@ from functools import cached_property
 from recollect.language.when_words import MONTHS
 from recollect.ledger.terms import terms_of
 from recollect.model.turn import Turn
-from recollect.write.extraction.clock import clocks, clocks_in_figures
+from recollect.write.extraction.clock import Clock, clocks, clocks_in_figures
 from recollect.write.extraction.faithful import Part, parts_of, topics_of, turned
 from recollect.write.extraction.spoken import spoken_numbers
 from recollect.write.extraction.words import has_capital_nouns, names_of, plain_words, readings, words
@@ -39,7 +39,6 @@ class Said:
         self.text = "\n".join(texts)
         self.terms = frozenset(terms_of(self.text))
         self.numbers = spoken_numbers(self.text).union(*readings(self.text))
-        self.clocks = clocks(self.text)
         self.words = frozenset(plain_words(self.text))
         self._stems = frozenset(word[:_STEM] for word in self.terms | self.words if len(word) >= _STEM)
         self._starts = frozenset(word[:_SHORT] for word in self.words if len(word) >= _SHORT)
@@ -53,6 +52,11 @@ class Said:
         """What the turns say; `known` helps to understand them."""
         texts = [text for turn in turns for text in (turn.content, turn.name or "")]
         return cls([*texts, *known], [turn.said_at.date() for turn in turns])
+
+    @cached_property
+    def clocks(self) -> set[Clock]:
+        """The times of day that are told."""
+        return clocks(self.text)
 
     @cached_property
     def parts(self) -> list[Part]:

@@ -21,8 +21,8 @@ class Clause:
     """One statement of a sentence: as it was said, and as the rules read it.
 
     `plain` has no contractions and none of the words that lead in; what these say of it are the flags. It `changes`
-    something if it says what is so now; it is `alone` if the sentence has no other. Who does it with the user, as in
-    "Karl and I", is `beside`.
+    something if it says what is so now; it is `kept` if they want it known, `asked` if they ask for that; it is
+    `alone` if the sentence has no other. Who does it with the user, as in "Karl and I", is `beside`.
     """
 
     said: str
@@ -33,6 +33,7 @@ class Clause:
     changes: bool = False
     alone: bool = False
     beside: str = ""
+    asked: bool = False
 
 
 def clauses(sentence: Sentence, pack: Pack) -> list[Clause]:
@@ -40,6 +41,8 @@ def clauses(sentence: Sentence, pack: Pack) -> list[Clause]:
     if not _may(sentence, "states", pack):
         return []
     text = _SPACE.sub(" ", sentence.text.replace("’", "'")).strip()
+    if run_on := pack.patterns["runs_on"].match(text):
+        text = f"{text[: run_on.end()].rstrip()}, {text[run_on.end() :]}"
     if pack.patterns["supposes"].match(text):
         return []
     if _may(sentence, "jokes", pack) and pack.patterns["jokes"].search(text):
@@ -119,7 +122,7 @@ def corrects(part: str, pack: Pack) -> bool:
 
 
 def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
-    corrects = hedged = kept = changes = False
+    corrects = hedged = kept = changes = asked = False
     said = trimmed(part, " ,;:-–—")
     for _ in range(_MOST_OPENINGS):
         opening = pack.patterns["opens"].match(said)
@@ -128,6 +131,7 @@ def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
         corrects |= opening["corrects"] is not None
         hedged |= opening["hedges"] is not None
         kept |= opening["keeps"] is not None
+        asked |= opening["keeps"] is not None and pack.patterns["asks_to_keep"].match(said) is not None
         said = said[opening.end() :].lstrip(" ,;:-–—")
     if trailing := pack.patterns["trails"].search(said):
         said = said[: trailing.start()]
@@ -145,7 +149,7 @@ def _clause(part: str, sentence: Sentence, pack: Pack) -> Clause:
         changes, plain = True, plain[: last.start()]
     if _may(sentence, "hedges_within", pack):
         hedged |= pack.patterns["hedges_within"].search(plain) is not None
-    return Clause(trimmed(said), plain.strip(), corrects, hedged, kept, changes)
+    return Clause(trimmed(said), plain.strip(), corrects, hedged, kept, changes, asked=asked)
 
 
 def trimmed(text: str, ending: str = _ENDING) -> str:
@@ -155,6 +159,6 @@ def trimmed(text: str, ending: str = _ENDING) -> str:
 
 
 def _expanded(text: str, pack: Pack) -> str:
-    if pack.contraction is None or "'" not in text:
+    if pack.contraction is None or not ("'" in text or pack.patterns["bare"].search(text)):
         return text
     return pack.contraction.sub(lambda found: pack.short[found.group().lower()], text)

@@ -62,6 +62,8 @@ def first_hit(clause: Clause, pack: Pack) -> Hit | None:
 
 
 def _hit(rule: Rule, clause: Clause, pack: Pack) -> Hit | None:
+    if rule.asked and not clause.asked:
+        return None
     for pattern in rule.patterns:
         match = pattern.match(clause.plain)
         if match is None:

@@ -36,7 +36,7 @@ class Rule:
     What is `topical` must say what it belongs to. What is `single` is one value at a time: where the words say that
     it changed, what was said before is over. What is `only_known` counts if there is a value under its key to be
     changed; it ends what is known under the keys that are `over`. Of a list, what is said of
-    `each` is a statement of its own.
+    `each` is a statement of its own. What is `asked` counts only if the user asks to keep it.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Rule:
     single: bool
     only_known: bool
     each: bool
+    asked: bool
     over: tuple[str, ...]
 
 
@@ -183,5 +184,6 @@ def _rule(row: Mapping[str, Any], shapes: Mapping[str, str]) -> Rule:
         single=row.get("single", False),
         only_known=row.get("only_known", False),
         each=row.get("each", False),
+        asked=row.get("asked", False),
         over=tuple(row.get("over", "").split()),
     )

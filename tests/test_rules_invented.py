@@ -72,6 +72,7 @@ def test_where_someone_is_for_a_time_or_not_yet_is_not_their_home(said: str) -> 
         ("I moved to Paris last summer", "Paris"),
         ("i live in leeds with my mum", "leeds"),
         ("I live in The Hague", "The Hague"),
+        ("I live in Paris but next year I move to Rome", "Paris"),
     ],
 )
 def test_where_someone_is_since_a_time_is_their_home(said: str, place: str) -> None:
@@ -104,6 +105,20 @@ def test_the_sign_of_a_blood_type_belongs_to_it(said: str, value: str) -> None:
 def test_what_someone_does_not_tolerate_is_an_allergy_only_if_they_call_it_one(said: str, content: str) -> None:
     learned: Learned = only(said, at=SUNDAY)
     assert (learned.content, learned.category.value) == (content, "constraint")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "In my novel, I live in Paris and I'm 34.",
+        "The rent went up to 950 in Berlin",
+        "My address is wrong",
+        "My job is stressful",
+        "I'm intolerant to stupidity",
+    ],
+)
+def test_stories_other_peoples_money_and_mere_opinions_are_no_facts(said: str) -> None:
+    assert learn(said) == []
 
 
 @pytest.mark.parametrize("said", ["My allergies are really bad today", "I have low intolerance for noise"])

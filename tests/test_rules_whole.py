@@ -39,6 +39,10 @@ def test_an_amount_is_told_with_its_unit_and_what_it_is_for(said: str, content: 
         ("My hobby is chess.", "User's hobby is chess"),
         ("My kids are Mia and Noah.", "User's kids are Mia and Noah"),
         ("My children's names are Mia, Noah and Tom.", "User's children's names are Mia, Noah and Tom"),
+        (
+            "My shifts are 9 to 5 on Monday, and 10 to 6 on Friday",
+            "User's shifts are 9 to 5 on Monday, and 10 to 6 on Friday",
+        ),
         ("My skills are Python, SQL and Excel.", "User's skills are Python, SQL and Excel"),
         ("My languages are Dutch, French and English.", "User's languages are Dutch, French and English"),
         ("My favorite foods are pizza and tacos.", "User's favorite foods are pizza and tacos"),

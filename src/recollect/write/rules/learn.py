@@ -168,8 +168,10 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
         if when is not None:
             occurred_at = when.start
             if rule.when == "said" and occurred_at > at:
-                # It is not so yet: "Next year I live in Paris".
-                return None
+                if when.span[0] < clause.said.find(hit.value):
+                    # It is not so yet: "Next year I live in Paris".
+                    return None
+                occurred_at = None
             content = dated(content, when) if text is content else content
         elif rule.when.startswith("must"):
             return None

@@ -13,6 +13,8 @@ from recollect.write.rules.shapes import shaped
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _FIELD = re.compile(r"\{(\w+)\}")
 _LISTED = re.compile(r",? and (?:(?:a|an|also) )?|, ?(?:(?:a|an|also) )?", re.IGNORECASE)
+# Each thing that is listed may have a time of its own.
+_LISTS = frozenset(["several", "exact_list"])
 _HEDGED = 0.6
 _MOST_VALUE_CHARS = 200
 
@@ -98,7 +100,7 @@ def _hit(rule: Rule, clause: Clause, pack: Pack) -> Hit | None:
 
 def _shaped(rule: Rule, text: str, pack: Pack) -> str | None:
     """The value, if the text is one. What is so is told without when it began: "has a cat named Tom yesterday"."""
-    if not rule.tell or rule.when not in ("", "said"):
+    if not rule.tell or rule.when not in ("", "said") or rule.shape in _LISTS:
         return shaped(rule.shape, text, pack)
     last = pack.patterns["time_last"]
     value = shaped(rule.shape, last.sub("", text), pack)

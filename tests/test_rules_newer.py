@@ -51,6 +51,9 @@ NEWER = [
     ("I work at Bosch.|I left Bosch and joined Siemens.", ["User works at Siemens"]),
     ("I work at Shell.|I'm not working at Shell anymore, I'm at BP now.", ["User works at BP"]),
     ("I work at Bosch.|I left Bosch last week.", ["User no longer works at Bosch"]),
+    ("I work at Bosch.|I got fired from Bosch", ["User no longer works at Bosch"]),
+    ("I weigh 80 kg|I weigh 78 kg now", ["I weigh 78 kg now"]),
+    ("My favorite language is Python|No, Rust.", ["User's favorite language is Rust"]),
     ("I live in Porto.|I used to live in Porto, but now I live in Ghent.", ["User lives in Ghent"]),
     ("I am 40.|I turned 41 yesterday.", ["User is 41 years old"]),
     (

@@ -248,6 +248,10 @@ def test_suppositions_and_questions_of_other_languages_state_nothing(said: str) 
         ("The exam was postponed to 5 January.", (2025, 1, 5)),
         ("The meeting with Anna was moved to January 10.", (2025, 1, 10)),
         ("My flight got pushed back to Tuesday.", (2024, 2, 13)),
+        ("The party was moved from Friday to Saturday.", (2024, 2, 17)),
+        ("We moved the meeting to Friday.", (2024, 2, 16)),
+        ("I rescheduled my appointment to Friday.", (2024, 2, 16)),
+        ("We moved the couch on Friday.", (2024, 2, 9)),
         # What was is dated back.
         ("My daughter Emma turned 8 on Saturday.", (2024, 2, 10)),
         ("My sister Anna got married by the lake on Saturday", (2024, 2, 10)),

@@ -164,7 +164,7 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
     rule, content, occurred_at = hit.rule, hit.content, None
     if rule.when:
         text = content if rule.when != "said" else clause.said
-        when = when_of(text, at=at, ahead=is_ahead(rule.when, clause, pack))
+        when = when_of(_without_the_day_before(text, pack), at=at, ahead=is_ahead(rule.when, clause, pack))
         if when is not None:
             occurred_at = when.start
             if rule.when == "said" and occurred_at > at:
@@ -188,6 +188,14 @@ def _learned(hit: Hit, clause: Clause, pack: Pack, at: datetime) -> Learned | No
         correction=(clause.corrects and hit.key is not None) or (clause.changes and rule.single) or rule.only_known,
         only_known=rule.only_known,
     )
+
+
+def _without_the_day_before(text: str, pack: Pack) -> str:
+    """The text with nothing in the place of the day that something was put off from, so that it is not its time."""
+    if (was := pack.patterns["was_on"].search(text)) is None:
+        return text
+    start, end = was.span("day")
+    return f"{text[:start]}{' ' * (end - start)}{text[end:]}"
 
 
 def is_ahead(when: str, clause: Clause, pack: Pack) -> bool:

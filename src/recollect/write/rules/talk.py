@@ -136,7 +136,7 @@ class Talk:
         if not any(_has(shape, new, pack) for shape in _EXACT):
             return self._meant(new, clause, pack)
         known = next((hit for hit in self._known() if _fits(hit, new, pack)), None)
-        return _with_value(known, new) if known else None
+        return _with_value(known, new) if known else self._meant(new, clause, pack)
 
     def _meant(self, new: str, clause: Clause, pack: Pack) -> Hit | None:
         """What was said last with words for its value that could be meant: others of its kind, or said to be."""

@@ -64,6 +64,18 @@ def test_where_someone_is_for_a_time_or_not_yet_is_not_their_home(said: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("home", "then"),
+    [
+        ("Ich wohne in Bonn", "Ich wohne in Paris im Sommer"),
+        ("Vivo en Bonn", "Vivo en París en verano"),
+        ("J'habite à Bonn", "J'habite à Paris en été"),
+    ],
+)
+def test_nor_is_it_in_other_languages(home: str, then: str) -> None:
+    assert after(home, then) == {"location": "Bonn"}
+
+
+@pytest.mark.parametrize(
     ("said", "place"),
     [
         ("I live in Paris for now", "Paris"),

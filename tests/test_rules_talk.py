@@ -252,6 +252,7 @@ def test_suppositions_and_questions_of_other_languages_state_nothing(said: str) 
         ("We moved the meeting to Friday.", (2024, 2, 16)),
         ("I rescheduled my appointment to Friday.", (2024, 2, 16)),
         ("We moved the couch on Friday.", (2024, 2, 9)),
+        ("Der Termin wurde auf Freitag verschoben.", (2024, 2, 16)),
         # What was is dated back.
         ("My daughter Emma turned 8 on Saturday.", (2024, 2, 10)),
         ("My sister Anna got married by the lake on Saturday", (2024, 2, 10)),

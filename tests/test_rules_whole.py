@@ -23,6 +23,7 @@ from test_rules import learn, only
             "budget_hotel",
         ),
         ("My budget for the trip is $900 for the three", "User's budget for the trip is $900", None),
+        ("My budget is 300, give or take", "User's budget is 300", None),
         ("My travel budget is 5 000 euros", "User's travel budget is 5 000 euros", None),
     ],
 )

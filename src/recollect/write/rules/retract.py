@@ -51,11 +51,11 @@ def lost(clause: Clause, talk: Talk, pack: Pack) -> Iterator[Learned]:
         pet = f"User no longer has a {found['topic'].lower()} named {found['who']}"
         yield Learned(content=pet, category=known.rule.category if known else Category.FACT, retraction=True)
     elif found := pack.patterns["sold"].match(clause.plain):
-        words = set(found["thing"].split())
-        hit = next((hit for hit in reversed(talk.stated) if words <= set(_words_said(hit))), None)
+        thing = set(found["thing"].split())
+        hit = next((hit for hit in reversed(talk.stated) if thing <= set(_words_said(hit))), None)
         if hit and (kept := pack.patterns["keeps"].match(hit.content)):
             yield _gone(hit, f"{kept['who']} no longer {kept['verb']} {kept['rest']}")
-        elif hit and hit.key and words <= set(hit.value.split()):
+        elif hit and hit.key and thing <= set(hit.value.split()):
             yield _gone(hit, f"User no longer has {hit.value}")
     elif found := pack.patterns["called_off"].match(clause.plain):
         words = [word for word in found["topic"].lower().split() if word not in pack.words["light"]]

@@ -21,9 +21,9 @@ _SMALL = (
 _AMOUNT = re.compile(
     r"(?:about |around |roughly |approximately |up to |under |over |at most |max(?:imum)? |less than |more than |~"
     r"|etwa |ca\. |rund |unos |alrededor de |environ |jusqu'à |bis zu |hasta )?"
-    r"(?:(?:US|CA|AU|NZ)?[$€£¥₹]\s?\d[\d.,']*(?:[ \u00a0\u202f]\d{3})*"
+    r"(?:(?:US|CA|AU|NZ)?[$€£¥₹]\s?\d(?:[\d.,']*\d)?(?:[ \u00a0\u202f]\d{3})*"
     r"(?:\s?(?:k|m|thousand|million|billion|mil|millones|tausend))?\b"
-    rf"|\d[\d.,']*(?:[ \u00a0\u202f]\d{{3}})*(?:\s?(?:k\b|%|[$€£¥₹]|(?!{_SMALL}\b)\w+\b))?)"
+    rf"|\d(?:[\d.,']*\d)?(?:[ \u00a0\u202f]\d{{3}})*(?:\s?(?:k\b|%|[$€£¥₹]|(?!{_SMALL}\b)\w+\b))?)"
     r"(?:\s?(?:-|to|–)\s?[$€£]?\d[\d.,]*k?)?"
     r"(?: (?:dollars|euros?|pounds|usd|eur|gbp|bucks|dólares|pesos|livres))?"
     r"(?:(?: per | a | an |/| al | par | pro | im )"

@@ -133,6 +133,11 @@ def test_stories_other_peoples_money_and_mere_opinions_are_no_facts(said: str) -
     assert learn(said) == []
 
 
+@pytest.mark.parametrize("said", ["My hometown is New Orleans", "My university is Great Lakes College"])
+def test_a_name_may_begin_like_an_opinion(said: str) -> None:
+    assert list(after(said).values()) == [said.rpartition(" is ")[2]]
+
+
 @pytest.mark.parametrize("said", ["My allergies are really bad today", "I have low intolerance for noise"])
 def test_how_bad_it_is_names_no_allergy(said: str) -> None:
     assert learn(said) == []

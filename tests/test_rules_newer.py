@@ -54,6 +54,8 @@ NEWER = [
     ("I work at Bosch.|I got fired from Bosch", ["User no longer works at Bosch"]),
     ("I weigh 80 kg|I weigh 78 kg now", ["I weigh 78 kg now"]),
     ("My favorite language is Python|No, Rust.", ["User's favorite language is Rust"]),
+    ("I live in Rome|I no longer live in Rome, I'm in Milan now.", ["User lives in Milan"]),
+    ("I live in Rome|Scratch that, it's Milan.", ["User lives in Milan"]),
     ("I live in Porto.|I used to live in Porto, but now I live in Ghent.", ["User lives in Ghent"]),
     ("I am 40.|I turned 41 yesterday.", ["User is 41 years old"]),
     (
@@ -87,6 +89,9 @@ BOTH = [
     ("My name is Alex.|You got my name wrong.", ["User's name is Alex"]),
     ("I work at Bosch|I'm at Starbucks now", ["User works at Bosch"]),
     ("I work at Bosch|I left Paris yesterday", ["User works at Bosch"]),
+    ("I work at Bosch|I no longer work at Bosch, I'm in Paris now", ["User no longer works at Bosch"]),
+    ("I live in Rome|I no longer live in Rome, I'm Italian now", ["User no longer lives in Rome"]),
+    ("I live in Rome|I no longer live in Rome, I joined Greenpeace", ["User no longer lives in Rome"]),
     ("I am 40|I turned 30 in Rome", ["User is 40 years old"]),
     (
         "To deploy: run make build, then make push.|To release: run make all, then make push.",

@@ -58,6 +58,7 @@ def test_advice_questions_and_stories_are_no_procedures(said: str) -> None:
         ("I need gluten-free options.", "User needs gluten-free options", Category.CONSTRAINT),
         ("Remember that the garage code is 4412.", "The garage code is 4412", Category.FACT),
         ("Don't forget that Anna hates olives.", "Anna hates olives", Category.FACT),
+        ("Remember that Tom will be late tomorrow.", "Tom will be late tomorrow (2024-02-12)", Category.FACT),
         ("My girlfriend is Sofia.", "User's girlfriend is named Sofia", Category.FACT),
         ("I earn 54k a year.", "User earns 54k a year", Category.CONSTRAINT),
         ("The rent went up from 900 to 950 euros.", "User's rent is 950 euros", Category.CONSTRAINT),

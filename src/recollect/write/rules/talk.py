@@ -152,8 +152,11 @@ class Talk:
         found = pack.patterns["instead"].match(clause.plain) if self.gone else None
         if found is None or self.gone is None or not self.gone.key:
             return None
-        new = found["new"]
-        fits = _could_be(self.gone, new, pack) and shaped("phrase", new, pack) == new
+        new, before = found["new"], self.gone.content.partition(self.gone.value)[0].split()[-1:]
+        at = "at" if found["joined"] or found["at"] in ("with", "for") else found["at"]
+        # Who no longer works at Bosch and is in Paris now does not work at Paris.
+        fits = [at] == before if at or not found["it"] else True
+        fits = fits and _could_be(self.gone, new, pack) and shaped("phrase", new, pack) == new
         return _with_value(self.gone, new) if fits and len(new.split()) <= _MOST_MEANT_WORDS else None
 
     def _corrected_of(self, about: str, new: str, clause: Clause, pack: Pack) -> Hit | None:

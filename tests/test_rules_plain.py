@@ -34,6 +34,7 @@ def test_a_procedure_in_one_sentence_is_kept_whole(said: str, key: str | None) -
         "To celebrate my birthday, I went to Rome, then Paris.",
         "Our process: slow.",
         "How I feel: sad",
+        "How we lead:\nThe team talks to every department.",
     ],
 )
 def test_advice_questions_and_stories_are_no_procedures(said: str) -> None:

@@ -73,6 +73,10 @@ def test_what_things_are_like_is_no_list_of_them(said: str) -> None:
     assert learn(said) == []
 
 
+def test_what_someone_else_does_stays_with_them() -> None:
+    assert only("My niece is 5 and loves playing outside").content == "My niece is 5 and loves playing outside"
+
+
 def test_of_two_traits_in_one_breath_each_is_kept() -> None:
     assert [each.content for each in learn("I'm left-handed and colour-blind.")] == [
         "User is left-handed",

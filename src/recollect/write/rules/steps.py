@@ -45,7 +45,7 @@ def _key(text: str, pack: Pack) -> str | None:
     """What it is the way to do: who tells it anew tells how it is done now."""
     found = pack.patterns["step_start"].match(text)
     parts = found.groupdict() if found else {}
-    goal = slug(parts.get("goal") or parts.get("here") or parts.get("how") or "", pack)
+    goal = slug(parts.get("goal") or parts.get("here") or parts.get("way") or parts.get("how") or "", pack)
     return (
         f"how_to_{goal}"[:_MOST_KEY_CHARS] if goal else slug(parts.get("what") or "", pack)[:_MOST_KEY_CHARS] or None
     )
@@ -64,10 +64,12 @@ def _end_of_procedure(said: Sequence[Sentence], place: int, pack: Pack) -> int:
     if pack.patterns["not_steps"].search(first.text):
         return place
     end, steps = place + 1, _steps_within(text, opening.end(), pack)
+    # "How we work:" may be the title of anything.
     opens_list = first.text.rstrip().endswith(":")
+    is_title = opening.groupdict().get("how") is not None
     while end < len(said) and not said[end].asks:
         is_step = pack.patterns["step_next"].match(said[end].text) or (said[end].item and (opens_list or steps))
-        if not (is_step or (opens_list and steps == 0 and end == place + 1)):
+        if not (is_step or (opens_list and not is_title and steps == 0 and end == place + 1)):
             break
         steps += 2 if said[end].item else 1
         end += 1

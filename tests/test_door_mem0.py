@@ -300,6 +300,22 @@ def test_a_day_of_expiry_can_be_given_and_taken_away(mem0: MemoryClient) -> None
         mem0.update(id, expiration_date="soon")
 
 
+def test_what_is_kept_twice_takes_on_what_is_said_of_it(mem0: MemoryClient) -> None:
+    said = {"user_id": "alex", "infer": False}
+    events = [
+        mem0.add(PEANUTS, metadata=metadata, **said)["results"][0]["event"]
+        for metadata in ({"a": 1, "b": 1}, {"b": 2}, {"b": 2})
+    ]
+    assert events == ["ADD", "UPDATE", "NONE"]
+    [one] = mem0.get_all(filters={"user_id": "alex"})["results"]
+    assert one["metadata"] == {"a": 1, "b": 2}
+
+
+def test_what_expired_is_not_listed(mem0: MemoryClient) -> None:
+    raw(mem0, PEANUTS, expiration_date="2020-12-31")
+    assert mem0.get_all(filters={"user_id": "alex"})["results"] == []
+
+
 def test_only_the_fields_that_are_asked_for_are_given(mem0: MemoryClient) -> None:
     id = raw(mem0, PEANUTS)
     assert mem0.search("allergic", **ALEX, fields=["memory"])["results"] == [{"id": id, "memory": PEANUTS}]

@@ -99,6 +99,36 @@ def test_a_memory_said_twice_is_kept_once(client: TestClient) -> None:
     assert (again.status_code, again.json()["id"]) == (200, item["id"])
 
 
+def test_a_memory_said_twice_takes_on_what_is_said_of_it(client: TestClient) -> None:
+    first = kept(client, importance=0.3, source="chat")
+    again = {"content": BUDGET, "user_id": USER}
+    answer = client.post("/v1/memory", json={**again, "type": "episodic", "importance": 0.9})
+    item = {**first, "type": "episodic", "importance": 0.9}
+    assert (answer.status_code, answer.json()) == (200, item)
+    # What is not said stays as it is.
+    assert client.post("/v1/memory", json=again).json() == item
+    assert client.get(f"/v1/memory/{first['id']}", params={"user_id": USER}).json() == item
+
+
+def test_what_has_expired_is_not_listed(client: TestClient) -> None:
+    who = {"X-Memory-User": USER}
+    for content, until in (("It was on sale", "2020-01-01"), ("It is on sale", "2999-01-01")):
+        new = {"content": content, "expires_at": until}
+        assert client.post("/recollect/v1/memories", json=new, headers=who).status_code == 201
+    kept(client)
+    everything = client.get("/v1/memory", headers=who)
+    assert (everything.json()["total"], contents(everything)) == (2, [BUDGET, "It is on sale"])
+    own = client.get("/recollect/v1/memories", headers=who).json()["results"]
+    assert [each["memory"] for each in own] == [BUDGET, "It is on sale"]
+    mem0 = client.get("/memories", headers=who).json()["results"]
+    assert [each["memory"] for each in mem0] == [BUDGET, "It is on sale"]
+    # Whoever asks by that time is told.
+    asked = {"filters": {"expires_at": {"lt": "2021-01-01"}}}
+    over = client.post("/recollect/v1/list", json=asked, headers=who).json()["results"]
+    assert [each["memory"] for each in over] == ["It was on sale"]
+    assert client.delete("/v1/memory", headers=who).json()["deleted"] == 3
+
+
 def test_search_finds_the_budget_of_the_design(client: TestClient) -> None:
     kept(client, BUDGET)
     kept(client, DEPLOY, type="procedural")

@@ -64,6 +64,19 @@ def test_a_fact_is_stored_and_retrieved_with_the_designs_fields(client: TestClie
     assert fact["metadata"] == {"verified": True}
 
 
+def test_what_is_stored_twice_is_kept_once_with_the_metadata_of_both(client: TestClient) -> None:
+    metadata = [{"verified": False, "by": "ann"}, {"verified": True}, {}]
+    stored = [ask(client, "/facts/store", content=PORT, metadata=each, **HERE) for each in metadata]
+    assert stored[0] == stored[1] == stored[2]
+    [fact] = ask(client, "/facts/retrieve", query="Which port does the payment service use?", **HERE)["facts"]
+    assert fact["metadata"] == {"verified": True, "by": "ann"}
+    story = {"goal": "Deploy it", "steps": ["build"], "outcome": "deployed"}
+    told = [ask(client, "/episodes/store", metadata=each, **story, **HERE) for each in metadata]
+    assert told[0] == told[1]
+    [episode] = ask(client, "/episodes/retrieve", query="Deploy", **HERE)["episodes"]
+    assert episode["metadata"] == {"verified": True, "by": "ann"}
+
+
 def test_five_facts_and_three_episodes_are_retrieved_by_default(client: TestClient) -> None:
     for number in range(8):
         ask(client, "/facts/store", content=f"Service number {number} listens on port {8000 + number}", **HERE)

@@ -77,6 +77,15 @@ def test_the_designs_manual_memory_is_created_and_answered_as_printed(client: Te
     assert printed(answer) == CREATED
 
 
+def test_a_memory_said_twice_takes_on_what_is_said_of_it(client: TestClient) -> None:
+    first = client.post(MEMORIES, json=DETAILED).json()
+    again = client.post(MEMORIES, json={**DETAILED, "importance": 0.9}).json()
+    assert again == {**first, "importance": 0.9}
+    unsaid = {"content": DETAILED["content"], "type": "preference"}
+    assert client.post(MEMORIES, json=unsaid).json() == again
+    assert client.get(MEMORIES).json() == [again]
+
+
 def test_the_designs_list_is_answered_as_printed(client: TestClient) -> None:
     client.post(MEMORIES, json=DEADLINE)
     assert printed(client.get(MEMORIES)) == LISTED

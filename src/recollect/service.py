@@ -29,6 +29,7 @@ from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.model.uses import Uses
+from recollect.model.validity import current
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
 from recollect.moving import Moving
@@ -294,12 +295,12 @@ class Service:
         return found[0]
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        """Memories in order, a page at a time."""
-        return await self._lookups.find(scope, listing)
+        """Memories in order, a page at a time; what has expired is none of them, though upkeep has yet to come."""
+        return await self._lookups.find(scope, current(listing, coarse=self._lookups is not self._ledger))
 
     async def count(self, scope: Scope, listing: Listing) -> int:
         """How many there are."""
-        return await self._lookups.count(scope, listing)
+        return await self._lookups.count(scope, current(listing, coarse=self._lookups is not self._ledger))
 
     async def history(
         self,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import Filter, Listing, Not, Op, Where, both
+from recollect.model.times import now
 
 # What was forgotten is gone from every moment; what waits for review never held.
 HELD = (Status.ACTIVE, Status.SUPERSEDED)
@@ -34,3 +37,22 @@ def valid_at(record: MemoryRecord, moment: datetime) -> bool:
         # Superseding notes its moment in `valid_to`; where someone else set the status, the last change is nearest.
         ended = record.updated_at
     return (ended is None or ended > moment) and (record.expires_at is None or record.expires_at > moment)
+
+
+def current(listing: Listing, *, coarse: bool = False) -> Listing:
+    """The listing without what has expired, unless it asks by that time, or for other states than active ones.
+
+    A `coarse` one is the same for a minute, so that what it finds can be given again.
+    """
+    if listing.statuses != (Status.ACTIVE,) or _speaks_of("expires_at", listing.filter):
+        return listing
+    moment = now()
+    at = moment.replace(second=0, microsecond=0) if coarse else moment
+    return replace(listing, filter=both(listing.filter, Not(Where("expires_at", Op.LTE, at))))
+
+
+def _speaks_of(field: str, filter: Filter) -> bool:
+    if isinstance(filter, Where):
+        return filter.field == field
+    parts = (filter.part,) if isinstance(filter, Not) else filter.parts
+    return any(_speaks_of(field, part) for part in parts)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound
 from recollect.language.when import spoken_of
 from recollect.model.asked import read_limit, read_score
+from recollect.model.change import By, Outcome
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Filter, Not, Op, Where, both
 from recollect.model.scope import Level, Scope
@@ -36,6 +37,16 @@ async def held(service: Service, scope: Scope, id: str, *, gone: bool = False) -
     if not inside or not (gone or record.status is Status.ACTIVE):
         raise NotFound(f"no memory {id}")
     return record
+
+
+async def taken_on(service: Service, scope: Scope, outcome: Outcome, fields: Mapping[str, Any], *, by: By) -> Outcome:
+    """What adding came to: a memory that was there takes on what is said of it now, metadata beside its own."""
+    if outcome.changed or not fields:
+        return outcome
+    given = dict(fields)
+    if "metadata" in given:
+        given["metadata"] = {**outcome.record.metadata, **given["metadata"]}
+    return await service.update(scope, outcome.id, given, by=by)
 
 
 def among(field: str, values: Sequence[str]) -> Filter:

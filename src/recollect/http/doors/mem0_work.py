@@ -13,7 +13,7 @@ from recollect.errors import InvalidFilter, InvalidInput, NotAllowed, NotFound
 from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors.asking import Caller
-from recollect.http.doors.finding import NO_TURNS, held, looked_for
+from recollect.http.doors.finding import NO_TURNS, held, looked_for, taken_on
 from recollect.http.doors.mem0_filters import ANYONE, NOTHING, filter_for, left_empty, owners_named
 from recollect.http.doors.mem0_names import Names, read_id, shown_id
 from recollect.model.asked import read_messages
@@ -56,7 +56,10 @@ async def add(service: Service, caller: Caller, asked: given.Mem0Add) -> shapes.
             given = {**fields, "metadata": metadata, "trust": str(trust)}
             new = NewMemory(content=text, fields=given)
             outcome = await service.add(scope, new, by=caller.by())
-            results.append(_added(outcome.record, caller, "ADD" if outcome.changed else "NONE"))
+            said = {**fields, **({"metadata": metadata} if metadata else {})}
+            after = await taken_on(service, scope, outcome, said, by=caller.by())
+            event = "ADD" if outcome.changed else "UPDATE" if after.changed else "NONE"
+            results.append(_added(after.record, caller, event))
     return shapes.Mem0Added(results=results, status="SUCCEEDED")
 
 

@@ -9,7 +9,7 @@ from fastapi import Path, Query, Response
 from recollect.http.doors import memory_shapes as shapes
 from recollect.http.doors.asking import Asking, Serving, Set
 from recollect.http.doors.door import Door
-from recollect.http.doors.finding import NO_TURNS, among, held, looked_for
+from recollect.http.doors.finding import NO_TURNS, among, held, looked_for, taken_on
 from recollect.http.doors.given import Name
 from recollect.http.proxy.steering import InvalidField
 from recollect.model.memory import MemoryType
@@ -78,14 +78,18 @@ async def list_memories(
 async def create_memory(
     caller: Asking, service: Serving, new: shapes.NewMemory, response: Response
 ) -> shapes.StoredMemory:
-    """Keep a memory, word for word but for secrets; one that says the same as another is not kept twice (200)."""
+    """Keep a memory, word for word but for secrets.
+
+    One that says the same as another is not kept twice (200): that one takes on the type, source and importance.
+    """
     fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True)
     scope = caller.scope(new.user_id, new.project_id)
     outcome = caller.check_told(
         await service.add(scope, NewMemory(content=new.content, fields=fields), by=caller.by())
     )
     response.status_code = 201 if outcome.changed else 200
-    return shapes.shaped(outcome.record)
+    said = {name: each for name, each in fields.items() if name in new.model_fields_set}
+    return shapes.shaped((await taken_on(service, scope, outcome, said, by=caller.by())).record)
 
 
 @router.post("/search", response_model_exclude_none=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recollect.conversation.story import Story
 from recollect.errors import NotFound
 from recollect.http.doors import react_shapes as shapes
 from recollect.http.doors.asking import Asking, Caller, Serving, Set
 from recollect.http.doors.door import Door
-from recollect.http.doors.finding import held, looked_for
+from recollect.http.doors.finding import held, looked_for, taken_on
 from recollect.model.memory import Category, MemoryType
 from recollect.model.query import Filter, Not, Op, Where
 from recollect.model.result import SearchResult
@@ -18,9 +18,6 @@ from recollect.model.times import as_utc, now
 from recollect.remember import NewMemory
 from recollect.service import Service
 from recollect.settings import Settings
-
-if TYPE_CHECKING:
-    pass
 
 router = Door(
     called="react",
@@ -39,14 +36,16 @@ _LEAST = 0.0
 
 @router.post("/facts/store")
 async def store_fact(caller: Asking, service: Serving, asked: shapes.StoreFact) -> shapes.FactStored:
-    """Keep a fact for all conversations of the collection; said twice, it is kept once."""
+    """Keep a fact for all conversations of the collection; said twice, it is kept once, with the metadata of both."""
     scope = caller.scope(asked.user, asked.collection, asked.source)
     new = NewMemory(
         content=asked.content,
         fields={"metadata": asked.metadata},
         vector=await service.care.given_vector(asked.embedding),
     )
-    return shapes.FactStored(fact_id=(await service.add(scope, new, by=caller.by())).id)
+    outcome = await service.add(scope, new, by=caller.by())
+    said = {"metadata": asked.metadata} if asked.metadata else {}
+    return shapes.FactStored(fact_id=(await taken_on(service, scope, outcome, said, by=caller.by())).id)
 
 
 @router.post("/facts/retrieve")
@@ -85,8 +84,10 @@ async def store_episode(caller: Asking, service: Serving, asked: shapes.StoreEpi
         "detail": {**story.detail, "kind": "run", "made": "given"},
     }
     new = NewMemory(content=story.plain, fields=fields, vector=await service.care.given_vector(asked.embedding))
-    outcome = await service.add(caller.scope(asked.user, asked.collection), new, by=caller.by())
-    return shapes.EpisodeStored(episode_id=outcome.id)
+    scope = caller.scope(asked.user, asked.collection)
+    outcome = await service.add(scope, new, by=caller.by())
+    said = {"metadata": asked.metadata} if asked.metadata else {}
+    return shapes.EpisodeStored(episode_id=(await taken_on(service, scope, outcome, said, by=caller.by())).id)
 
 
 @router.post("/episodes/retrieve")

@@ -13,7 +13,7 @@ from recollect.errors import NotFound
 from recollect.http.doors import sessions_shapes as shapes
 from recollect.http.doors.asking import Asking, Serving, Set
 from recollect.http.doors.door import Door
-from recollect.http.doors.finding import NO_TURNS, held, looked_for
+from recollect.http.doors.finding import NO_TURNS, held, looked_for, taken_on
 from recollect.http.doors.given import Name, Named, Text
 from recollect.model.ids import new_id
 from recollect.model.query import Listing, Op, Where
@@ -89,12 +89,13 @@ async def list_memories(service: Serving, session: Session) -> list[shapes.Sessi
 async def create_memory(
     caller: Asking, service: Serving, session: Session, new: shapes.NewSessionMemory
 ) -> shapes.SessionMemory:
-    """Keep a memory in a session, word for word but for secrets."""
+    """Keep a memory in a session, word for word but for secrets; one that is there takes on the importance."""
     fields = {"category": new.type, "importance": new.importance, "level": str(Level.SESSION)}
     outcome = caller.check_told(
         await service.add(session, NewMemory(content=new.content, fields=fields), by=caller.by())
     )
-    return shapes.shaped(outcome.record)
+    said = new.model_dump(include={"importance"}, exclude_unset=True)
+    return shapes.shaped((await taken_on(service, session, outcome, said, by=caller.by())).record)
 
 
 @router.get("/{sessionId}/memories/relevant")

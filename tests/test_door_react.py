@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from door_samples import UNKNOWN, broken, served
 from fastapi.testclient import TestClient
+from remember_samples import claim, learns
+
+from recollect.testing.scripted_llm import ScriptedLLM
 
 HERE: dict[str, Any] = {"user": "alex", "collection": "payments"}
 TALK: dict[str, Any] = {"user": "alex", "conversation_id": "monday"}
@@ -203,3 +206,107 @@ def test_a_request_that_names_nobody_is_asked_to(client: TestClient) -> None:
 def test_a_memory_that_cannot_answer_says_so(client: TestClient) -> None:
     broken(client)
     assert refused(client, "/facts/retrieve", query="x", **HERE)[0] == 503
+
+
+BRANCH = {
+    "query": "I work at Contoso and my release branch is called green. Build it.",
+    "summary": "User asked for a build of green, agent ran npm build, result was a bundle of 3 MB",
+    "result": "built",
+    "timestamp": "2026-03-15T09:00:00Z",
+}
+TESTS = {**INVOCATION, "query": "Run the tests of it", "summary": "Agent ran 214 tests", "result": "all pass"}
+
+
+def end(client: TestClient, **talk: Any) -> None:
+    assert ask(client, "/conversations/end", **talk) == {"success": True}
+
+    async def look_after() -> None:
+        await client.app.state.service.care.work_off()  # type: ignore[attr-defined]
+
+    client.portal.call(look_after)  # type: ignore[union-attr]
+
+
+def episodes(client: TestClient, **more: Any) -> list[dict[str, Any]]:
+    asked = {"query": "build and deploy", "user": "alex", **more}
+    found: list[dict[str, Any]] = ask(client, "/episodes/retrieve", **asked)["episodes"]
+    return found
+
+
+@pytest.mark.parametrize("preset", ["react-mem", None])
+def test_the_end_of_a_conversation_keeps_what_its_invocations_came_to(tmp_path: Path, preset: str | None) -> None:
+    with served(tmp_path, **({"preset": preset} if preset else {})) as client:
+        for told in (BRANCH, TESTS, INVOCATION):
+            ask(client, "/conversations/update", **TALK, invocation_summary=told)
+        end(client, **TALK)
+        [episode] = episodes(client)
+        assert episode["goal"] == "; ".join(each["query"] for each in (BRANCH, TESTS, INVOCATION))
+        assert episode["steps"] == [each["summary"] for each in (BRANCH, TESTS, INVOCATION)]
+        assert episode["outcome"] == "deployed"
+        # What the user said of themselves on the way stays, and is seen from other conversations.
+        learned = ask(client, "/facts/retrieve", query="Where does the user work?", user="alex")["facts"]
+        assert any("Contoso" in each["content"] for each in learned)
+        assert episodes(client, user="eve") == []
+        # Ended twice it is told once; what comes after is told by itself.
+        end(client, **TALK)
+        assert episodes(client) == [episode]
+        later = {**INVOCATION, "query": "Roll back the payment service", "timestamp": "2026-03-16T10:00:00Z"}
+        ask(client, "/conversations/update", **TALK, invocation_summary=later)
+        end(client, **TALK)
+        goals = {each["goal"] for each in episodes(client)}
+        assert goals == {episode["goal"], "Roll back the payment service"}
+
+
+def test_small_talk_with_an_agent_is_no_episode(client: TestClient) -> None:
+    told = {**INVOCATION, "query": "Hello!", "summary": "Agent greeted the user", "result": "Hi there"}
+    ask(client, "/conversations/update", **TALK, invocation_summary=told)
+    end(client, **TALK)
+    assert episodes(client) == []
+    assert ask(client, "/facts/retrieve", query="hello", user="alex")["facts"] == []
+
+
+def test_what_is_learned_of_an_invocation_cites_no_turn(client: TestClient) -> None:
+    ask(client, "/conversations/update", **TALK, invocation_summary=BRANCH)
+    end(client, **TALK)
+    listed = client.get("/recollect/v1/memories", headers={"X-Memory-User": "alex"}).json()["results"]
+    assert len(listed) > 1
+    assert [each["evidence"] for each in listed] == [[]] * len(listed)
+
+
+def test_what_was_learned_of_invocations_is_erased_with_the_conversation(client: TestClient) -> None:
+    ask(client, "/conversations/update", **TALK, invocation_summary=BRANCH)
+    end(client, **TALK)
+    assert len(episodes(client)) == 1
+    gone = {"target": "session", "session_id": "monday"}
+    assert client.post("/recollect/v1/erase", json=gone, headers={"X-Memory-User": "alex"}).status_code == 200
+    assert episodes(client) == []
+    assert ask(client, "/facts/retrieve", query="Where does the user work?", user="alex")["facts"] == []
+
+
+def test_a_model_tells_the_episode_of_invocations(tmp_path: Path, llm: ScriptedLLM) -> None:
+    story = {
+        "task": True,
+        "goal": "Release the branch green",
+        "steps": ["npm build", "run 214 tests", "push the image"],
+        "outcome": "deployed",
+        "lessons": ["The build of green makes a bundle of 3 MB"],
+        "summary": "The branch green was released",
+    }
+    with served(tmp_path, llm, preset="react-mem") as client:
+        llm.when("Tell its story for those who will work").reply_json(story)
+        learns(llm, "I work at Contoso", claim("User works at Contoso", importance=0.9))
+        for told in (BRANCH, TESTS, INVOCATION):
+            ask(client, "/conversations/update", **TALK, invocation_summary=told)
+        end(client, **TALK)
+        [episode] = episodes(client)
+        assert (episode["goal"], episode["steps"]) == (story["goal"], story["steps"])
+        learned = ask(client, "/facts/retrieve", query="Where does the user work?", user="alex")["facts"]
+        assert "User works at Contoso" in [each["content"] for each in learned]
+
+
+def test_a_model_that_sees_no_task_makes_no_episode_of_tasks(tmp_path: Path, llm: ScriptedLLM) -> None:
+    none = {"task": False, "goal": "", "steps": [], "outcome": "", "lessons": [], "summary": ""}
+    with served(tmp_path, llm, preset="react-mem", session_episode=False) as client:
+        llm.when("Tell its story for those who will work").reply_json(none)
+        ask(client, "/conversations/update", **TALK, invocation_summary=BRANCH)
+        end(client, **TALK)
+        assert episodes(client) == []

@@ -113,6 +113,8 @@ class Care(Reviewing):
             case JobKind.SUMMARISE:
                 return await afterwards.sum_up(job, await self._affordable(job.scope.user), self._learning.after)
             case JobKind.CLOSE:
+                if await remember.learn_told(job.scope, self._means, self._learning):
+                    await self.keep_within_quotas(job.scope)
                 return await afterwards.end(job, await self._affordable(job.scope.user), self._learning.after)
             case JobKind.UPKEEP | JobKind.CONSOLIDATE | JobKind.REFLECT:
                 return await self._do_chore(job)

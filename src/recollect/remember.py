@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.afterwards import Afterwards
+from recollect.conversation.told import as_turns, told_since
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
 from recollect.ledger.protocol import Ledger, Revision
 from recollect.model.change import Add, By, Once, Outcome
@@ -35,6 +36,7 @@ from recollect.write.passed_over import passed_over, with_range, without_first
 from recollect.write.screening.given import Redacting
 from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
 from recollect.write.understand import BY, Batch, Understanding, Understood, understand
+from recollect.write.unsourced import without_sources
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -174,6 +176,34 @@ async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
     async with billed(means.ledger, job.scope, lambda: found.spent, by=By(BY)):
         await _apply(job.scope, batch, found, effects, means, since)
     return told
+
+
+async def learn_told(scope: Scope, means: Means, habits: Learning) -> int:
+    """Learn from what agents told of a conversation that ends; gives how many changes that came to.
+
+    What a user asked was said to the agent and is in no log, so nothing that is learned from it cites a turn.
+    """
+    if habits.by == "off":
+        return 0
+    since = await means.ledger.revision(scope.user)
+    told = told_since(await means.ledger.conversation(scope))
+    turns = as_turns(scope, told, now=now())
+    count = 0
+    for start in range(0, len(turns), habits.most_turns):
+        batch = Batch(tuple(turns[:start][-habits.overlap :]), tuple(turns[start : start + habits.most_turns]))
+        try:
+            found, _ = await understand(scope, batch, means, habits)
+        except (BrokenAnswer, InvalidInput) as error:
+            if isinstance(error, InvalidSettings):
+                raise
+            found, _ = await understand(scope, batch, replace(means, chat=None), replace(habits, by="rules"))
+        changes = [without_sources(change, {turn.id for turn in turns}) for change in found.changes]
+        async with billed(means.ledger, scope, lambda found=found: found.spent, by=By(BY)):
+            await means.ledger.apply(
+                scope, changes, by=By(BY, "what its agent told"), effects=found.spent, since=since
+            )
+        count += len(changes)
+    return count
 
 
 async def learn_again(user: str, turn_ids: Sequence[str], means: Means) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 from recollect.conversation import compress as compressing
 from recollect.conversation.close import close, close_anew
-from recollect.conversation.episodes import episode_of_run, episode_of_talk
+from recollect.conversation.episodes import episode_of_run, episode_of_talk, episode_of_told
 from recollect.conversation.promote import promote
 from recollect.conversation.run import Run
 from recollect.conversation.summarise import invocations, summarise, summary_id
-from recollect.conversation.written import Written, check_unchanged, mark_of, noted, untold
+from recollect.conversation.told import mark_for, told_since
+from recollect.conversation.written import Step, Written, check_unchanged, mark_of, noted, untold
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Revision
 from recollect.model.change import By, Change, Outcome
@@ -158,9 +159,12 @@ async def _end(job: Job, written: list[Written], means: Means, habits: Afterward
     if habits.episode or habits.tasks:
         turns = await _turns_after(scope, mark_of(conversation, "close"), means)
     more = len(turns) == _MOST_TURNS
+    told = [] if more else told_since(conversation)
+    close_mark: dict[Step, int] = {"close": turns[-1].position} if turns else {}
+    told_mark: dict[Step, int] = {"told": mark_for(told[-1])} if told else {}
     marked = Written(
         fields={} if more else {"closed_at": now()},
-        marks={"close": turns[-1].position} if turns else {},
+        marks={**close_mark, **told_mark},
         left=int(more),
     )
     written.append(marked)
@@ -170,6 +174,17 @@ async def _end(job: Job, written: list[Written], means: Means, habits: Afterward
     if habits.tasks:
         written.append(
             await episode_of_talk(conversation, turns, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
+        )
+    if told and (habits.episode or habits.tasks):
+        written.append(
+            await episode_of_told(
+                conversation,
+                told,
+                chat=means.chat,
+                now=now(),
+                tasks_only=not habits.episode,
+                timeout_s=habits.timeout_s,
+            )
         )
     if habits.promote_from is not None and not more:
         listing = Listing(filter=DISTILLED, visible=True, limit=_MOST_PROMOTED)

@@ -15,6 +15,7 @@ from recollect.conversation.asking import spread, talk_lines
 from recollect.conversation.compress import SOURCE
 from recollect.conversation.run import Run, looks_like_task
 from recollect.conversation.story import SCHEMA, Story, story_of
+from recollect.conversation.told import as_turns, mark_for
 from recollect.conversation.worth import good_enough
 from recollect.conversation.written import NO_TIME, Cost, Written, evidence_of, range_of, runs_of, stable_id
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
@@ -111,6 +112,52 @@ async def episode_of_talk(
     detail = {**range_of(turns), "kind": "task"}
     work = _Work(conversation.scope, "\x1f".join(ids), at, evidence_of(turns), detail, id_at=at)
     return Written(changes=_changes(work, story, now=now), cost=cost)
+
+
+async def episode_of_told(
+    conversation: Conversation,
+    invocations: Sequence[Mapping[str, Any]],
+    *,
+    chat: Chat | None,
+    now: datetime,
+    tasks_only: bool = False,
+    timeout_s: float | None = None,
+) -> Written:
+    """The episode and the lessons of what agents told of a conversation: as a model tells it, else as it was told.
+
+    What a model takes for no task makes none if only tasks are wanted; small talk makes none in any case.
+    """
+    turns = as_turns(conversation.scope, invocations, now=now)
+    screened = screen(turns)
+    if not screened.worth:
+        return Written(reasons=(f"no episode: {screened.reason}",))
+    story, cost, why = None, Cost(), ""
+    if chat is not None:
+        story, cost, why = await _told(chat, talk_lines(spread(screened.turns)), screened.turns, timeout_s)
+    if why == _NO_TASK and tasks_only:
+        return Written(cost=cost, reasons=(f"no episode: {why}",))
+    at = max(turn.said_at for turn in turns)
+    id = "\x1f".join(str(mark_for(each)) for each in invocations)
+    work = _Work(conversation.scope, id, at, (), {"kind": "task"}, id_at=at)
+    return Written(
+        changes=_changes(work, story or _as_told(invocations), now=now),
+        cost=cost,
+        reasons=(f"told as it was given: {why}",) if why else (),
+    )
+
+
+def _as_told(invocations: Sequence[Mapping[str, Any]]) -> Story:
+    """What was asked, what was done for it one after the other, and what it came to in the end."""
+
+    def texts(name: str, chars: int) -> list[str]:
+        found = (_short(str(each.get(name) or ""), chars) for each in invocations)
+        return list(dict.fromkeys(filter(None, found)))
+
+    return Story(
+        goal=_short("; ".join(texts("query", _MOST_STEP_CHARS)), _MOST_CHARS),
+        steps=tuple(texts("summary", _MOST_STEP_CHARS)[-MAX_STEPS:]),
+        outcome=next(reversed(texts("result", _MOST_CHARS)), ""),
+    )
 
 
 async def _told(

@@ -15,7 +15,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 from recollect.model.turn import Conversation, Turn
 
-Step: TypeAlias = Literal["compress", "summary", "close"]
+Step: TypeAlias = Literal["compress", "summary", "close", "told"]
 
 # Where in its metadata a conversation says how far each step has come.
 MARKS = "written_to"

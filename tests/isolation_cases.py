@@ -17,6 +17,7 @@ CASES: Cases = {
     **OPENAI,
     # Whoever has a key may read the numbers of the server; nobody's name or words are among them.
     "GET /metrics": [Call(answers=(200,))],
+    "HEAD /metrics": [Call(answers=(200,))],
 }
 
 EXEMPT: dict[str, str] = {
@@ -24,6 +25,7 @@ EXEMPT: dict[str, str] = {
     "GET /health": "tells how the server is set up",
     "GET /ready": "tells whether the ledger answers",
     "GET /version": "tells what runs here",
+    **{f"HEAD /{path}": "tells less than GET does" for path in ("live", "health", "ready", "version")},
     "GET /openapi.json": "describes the routes",
     "GET /docs": "shows that description",
     "GET /docs/start.js": "is a part of that page",

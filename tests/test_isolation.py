@@ -151,7 +151,8 @@ def test_who_shows_no_key_is_told_nothing(world: World, route: str, call: Call) 
         answer = world.call(route, call, key)
         assert answer.status_code == 401, told(answer)
         assert CANARY.lower() not in told(answer).lower()
-        assert _fields(answer.json()) == _error_of(route), told(answer)
+        if not route.startswith("HEAD "):
+            assert _fields(answer.json()) == _error_of(route), told(answer)
     assert not world.llm.requests
     world.check_same()
 

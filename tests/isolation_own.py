@@ -80,7 +80,11 @@ OWN: Cases = {
         Call(json={"query": "budget", "filters": {"id": "{memory}"}}, answers=(200,), **READ),
     ],
     f"POST {V1}/recall": placed(Call(json={"messages": "What is my budget?", "trace": True}, **READ)),
-    f"POST {V1}/remember": placed(Call(json={"messages": "I like tea"}, **ADD)),
+    f"POST {V1}/remember": [
+        *placed(Call(json={"messages": "I like tea"}, **ADD)),
+        # The same key and words as the owner's: it is the stranger's own request.
+        *placed(Call(json={"messages": "My budget is 10,000 dollars"}, headers={"Idempotency-Key": "k"}, **ADD)),
+    ],
     f"GET {V1}/turns": placed(Call(**READ)),
     f"GET {V1}/sessions": of_user(Call(**READ)),
     f"GET {V1}/session": placed(Call(query={"session_id": "{session}"}, **READ), mine=(404,))[1:],
@@ -105,8 +109,9 @@ OWN: Cases = {
     f"GET {V1}/changes": [
         *of_user(Call(query={"after": 0, "within_s": 0}, **READ)),
         *of_user(Call(query={"within_s": 0}, headers={"Last-Event-ID": "1"}, **READ)),
+        *of_user(Call(query={"within_s": 0}, headers={"Last-Event-ID": "1-7"}, **READ)),
     ],
-    f"GET {V1}/export": placed(Call(**READ)),
+    f"GET {V1}/export": [*placed(Call(**READ)), *placed(Call(query={"sessions": False}, **READ))],
     f"POST {V1}/import": [
         Call(content=LINE, headers={**NDJSON, **USER}, answers=(403,), **ADD, **WHOLE),
         # It becomes the stranger's own, and the owner's stays as it is; nobody can tell that the id is taken.

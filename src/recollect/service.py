@@ -19,6 +19,7 @@ from recollect.index.engine_index import nudging
 from recollect.keyring import Keyring
 from recollect.ledger.model_states import ModelState
 from recollect.ledger.protocol import Revision
+from recollect.ledger.replies import Replies
 from recollect.ledger.responses import Responses
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
@@ -335,6 +336,11 @@ class Service:
     @property
     def responses(self) -> Responses:
         """The Responses and Conversations of OpenAI's API that are kept."""
+        return self._ledger
+
+    @property
+    def replies(self) -> Replies:
+        """The answers to requests that came with a key."""
         return self._ledger
 
     async def epoch(self, user: str) -> int:

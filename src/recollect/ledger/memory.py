@@ -88,6 +88,8 @@ class MemoryLedger(MemoryTurns):
         user = self._user(scope.user)
         if once is not None and once.key in user.done:
             return replayed(user, once)
+        if once is not None:
+            self._check_key(scope.user, once)
         check_unerased(user.epoch, since)
         check_owner(scope, changes)
         check_effects(scope, effects)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from recollect.ledger.jobs import CHORES, UPKEEP, Begun, Tended, chore_of
+from recollect.ledger.memory_replies import MemoryReplies
 from recollect.ledger.memory_work import MemoryWork
 from recollect.model.job import Job, JobState, NewJob
 from recollect.model.query import checked_limit
@@ -14,11 +15,12 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryChores(MemoryWork):
+class MemoryChores(MemoryWork, MemoryReplies):
     """What is due is told by looking through everything."""
 
     def __init__(self) -> None:
         super().__init__()
+        MemoryReplies.__init__(self)
         self._moments: dict[str, datetime] = {}
 
     def _is_known(self, scope: Scope) -> bool:
@@ -76,7 +78,7 @@ class MemoryChores(MemoryWork):
 
     async def prune_replies(self, before: datetime) -> int:
         self._check_open()
-        pruned = 0
+        pruned = self._drop_old(before)
         for user in self._users.values():
             old = [key for key, (_, _, at) in user.done.items() if at < before]
             for key in old:

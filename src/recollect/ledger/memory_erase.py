@@ -82,6 +82,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             links, seeds_of(links, scope, what.target, noted.ids), with_older=what.target is Target.MEMORY
         )
         counts = _remove(user, result.gone)
+        counts["replies"] += self._drop_answers(scope.user, result.gone)
         by_id = what.target in (Target.TURN, Target.MEMORY)
         if by_id:
             noted = replace(noted, ids=(*noted.ids, *sorted(result.gone.difference(noted.ids))))
@@ -108,7 +109,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             "responses": len(user.responses),
             "threads": len(user.threads),
             "items": sum(map(len, user.thread_items.values())),
-            "replies": len(user.done),
+            "replies": len(user.done) + self._drop_answers(name),
             "keys": sum(key.user == name for key in self._keys.values()),
             "usage": sum(place[0] == name for place in self._spent),
         }
@@ -179,11 +180,12 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
     async def purge(self, before: datetime) -> Cleared:
         self._check_open()
         total: Counter[str] = Counter()
-        for user in self._users.values():
+        for name, user in self._users.items():
             records = [row.record for row in user.rows.values()]
             old = [each.id for each in records if each.status is Status.FORGOTTEN and each.updated_at < before]
             if old:
-                total.update(_remove(user, older_than(_links(user), old)))
+                gone = older_than(_links(user), old)
+                total.update(_remove(user, gone), replies=self._drop_answers(name, gone))
                 user.epoch += 1
         return Cleared("ledger", dict(total))
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from recollect.errors import IdempotencyReuse
 from recollect.ledger.feeds import Fed
 from recollect.ledger.plan import Known
 from recollect.ledger.protocol import IndexRow
+from recollect.ledger.reused import reused
 from recollect.model.change import Applied, Entry, Once, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.response import KeptResponse, Plain, Thread
@@ -61,7 +61,7 @@ def known_of(user: User) -> Known:
 def replayed(user: User, once: Once) -> Applied:
     first, applied, _ = user.done[once.key]
     if first.digest != once.digest:
-        raise IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")
+        raise reused(once)
     outcomes = (
         Outcome(each.verb, copy_of(user.rows[each.record.id].record), each.changed) for each in applied.outcomes
     )

@@ -15,6 +15,7 @@ from recollect.ledger.feeds import Feeds, IndexRow, Revision
 from recollect.ledger.jobs import Jobs
 from recollect.ledger.keys import Keys
 from recollect.ledger.model_states import ModelStates
+from recollect.ledger.replies import Replies
 from recollect.ledger.responses import Responses
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
@@ -80,7 +81,7 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Responses, Keys, Feeds, ModelStates, Protocol):
+class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Protocol):
     """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk.
 
     `on_change` is called with the user once something of theirs has changed.

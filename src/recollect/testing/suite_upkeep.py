@@ -165,6 +165,14 @@ class UpkeepSuite:
             await again.apply(ANN, [Add(memory("other"))], by=BY, once=Once("key", "another"))
         await again.close()
 
+    async def test_a_key_that_one_holds_the_other_waits_for(self, ledger: Ledger, store: Open) -> None:
+        once, other = Once("key", "digest"), await _another(store)
+        assert (await ledger.hold_key("ann", once)).is_mine
+        assert not (await other.hold_key("ann", once)).is_mine
+        await ledger.keep_answer("ann", once, {"status": 200})
+        assert (await other.hold_key("ann", once)).answer == {"status": 200}
+        await other.close()
+
     async def test_what_one_wrote_the_other_reads_at_once(self, ledger: Ledger, store: Open) -> None:
         other = await _another(store)
         (one,) = await add(ledger, memory("tea"))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from recollect.errors import IdempotencyReuse
 from recollect.ledger.fields import to_plain
 from recollect.ledger.plan import (
     Known,
@@ -21,6 +20,7 @@ from recollect.ledger.plan import (
     takers,
 )
 from recollect.ledger.protocol import Revision
+from recollect.ledger.reused import reused
 from recollect.ledger.sql.effects import add_to_all, take_effect
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.jobs import is_known
@@ -266,7 +266,7 @@ async def _done_before(tx: Tx, scope: Scope, once: Once) -> Applied | None:
     if row is None:
         return None
     if row[0] != once.digest:
-        raise IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")
+        raise reused(once)
     result = json.loads(row[1])
     records = await by_ids(tx, scope, [id for _, id, _ in result["outcomes"]])
     return Applied(

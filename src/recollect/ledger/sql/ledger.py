@@ -25,6 +25,7 @@ from recollect.ledger.sql.lengths import LengthCache
 from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.model_states import SqlModelStates
 from recollect.ledger.sql.postings import PostingCache
+from recollect.ledger.sql.replies import SqlReplies
 from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, whose
 from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobs
 from recollect.ledger.terms import TERMS_RULES
@@ -53,7 +54,7 @@ _QUICK_COLD = 1000
 _USERS_AT_ONCE = 50
 
 
-class SqlLedger(SqlJobs, SqlResponses, SqlKeys, SqlFeeds, SqlModelStates):
+class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelStates):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:

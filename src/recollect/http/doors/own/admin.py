@@ -13,6 +13,7 @@ from recollect.http.doors.own.answers import WRITING, answered, cursor_of, faili
 from recollect.http.doors.own.asking import Acting, Admin
 from recollect.http.doors.own.erasing import Erasures, Receipts
 from recollect.http.doors.own.jobs import JobPage, States, page_of_jobs
+from recollect.http.doors.own.repeating import keyless
 from recollect.http.doors.own.routing import Serving, Set, router
 from recollect.http.doors.own.shapes import NO_CONTROL, Cursor, Given, Id, Label, Limit, NextCursor, Time
 from recollect.http.doors.own.tending import Parts, Since, Stats, UsagePage, usage_of
@@ -170,7 +171,12 @@ async def list_all_erasures(
     return answered({"results": [each.to_dict() for each in found]})
 
 
-@admin.post("/admin/erasures/replay", response_model=Receipts, responses={**WRITING, **failing(409)})
+@admin.post(
+    "/admin/erasures/replay",
+    response_model=Receipts,
+    responses={**WRITING, **failing(409)},
+    dependencies=[keyless("what was replayed before is passed over")],
+)
 async def replay_erasures(given: ToReplay, by: Acting, service: Serving) -> JSONResponse:
     """Erase again, in a database restored from an older copy, what was erased since; a receipt for each.
 

@@ -8,8 +8,10 @@ from fastapi import Body, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from recollect.errors import InvalidInput
 from recollect.http.doors.own.answers import WRITING, answered, failing
 from recollect.http.doors.own.asking import Acting, User
+from recollect.http.doors.own.repeating import IdempotencyKey, repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import Given, Id, Time
 from recollect.model.asked import read_time
@@ -132,6 +134,7 @@ class Receipts(BaseModel):
 
 
 @erasing.post("/erase", response_model=ReceiptTold, responses={**WRITING, **failing(404, 409)})
+@repeatable(erases=True)
 async def erase(
     wanted: Annotated[ToErase, Body(openapi_examples={
         "a memory": {"value": {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"}},
@@ -141,6 +144,7 @@ async def erase(
     user: User,
     by: Acting,
     service: Serving,
+    idempotency_key: IdempotencyKey = None,
 ) -> JSONResponse:  # fmt: skip
     """Remove a memory, a turn, a session, a project or all of the user for good, with what was derived from it.
 
@@ -155,6 +159,8 @@ async def erase(
             scope, what = Scope(user, wanted.project_id or "", wanted.session_id), Erase(Target.SESSION)
         case _Project():
             scope, what = Scope(user, wanted.project_id), Erase(Target.PROJECT)
+        case _Everything() if idempotency_key is not None:
+            raise InvalidInput("where all of a user is erased no key is kept either: leave Idempotency-Key out")
         case _Everything():
             pass
     return answered((await service.care.erase(scope, what, by=by)).to_dict())

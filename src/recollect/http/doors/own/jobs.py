@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from recollect.errors import Conflict
 from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
 from recollect.http.doors.own.asking import User
+from recollect.http.doors.own.repeating import repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import Cursor, Limit, NextCursor, Plain
 from recollect.model.job import JobKind, JobState
@@ -101,6 +102,7 @@ async def get_job(job_id: JobId, user: User, service: Serving) -> JSONResponse:
 
 
 @jobs.post("/jobs/{job_id}/replay", response_model=JobTold, responses={**WRITING, **failing(404, 409)})
+@repeatable()
 async def replay_job(job_id: JobId, user: User, service: Serving) -> JSONResponse:
     """Have a dead or cancelled job done after all."""
     job = await service.care.job(user, job_id)
@@ -111,6 +113,7 @@ async def replay_job(job_id: JobId, user: User, service: Serving) -> JSONRespons
 
 
 @jobs.post("/jobs/{job_id}/cancel", response_model=JobTold, responses={**WRITING, **failing(404, 409)})
+@repeatable()
 async def cancel_job(job_id: JobId, user: User, service: Serving) -> JSONResponse:
     """Keep a waiting or running job from having any effect."""
     job = await service.care.job(user, job_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Query
+from fastapi import Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,6 +23,7 @@ from recollect.http.doors.own.answers import (
 )
 from recollect.http.doors.own.asking import Acting, OfMemory, Place
 from recollect.http.doors.own.filter_schema import Filters
+from recollect.http.doors.own.repeating import IdempotencyKey, repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import (
     Changed,
@@ -180,16 +181,7 @@ async def add_memory(
     place: Place,
     by: Acting,
     service: Serving,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=300,
-            pattern=r"^[!-~]([ -~]*[!-~])?$",
-            description="Sent again with the same key, a request is done once and answered alike.",
-            examples=["8f14e45f"],
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> JSONResponse:
     """Keep a memory, word for word; one that says the same as another is not kept twice."""
     caller.check_level(new.level)
@@ -203,7 +195,8 @@ async def add_memory(
     return answered(outcome.to_dict(), 201 if outcome.changed else 200)
 
 
-@memories.post("/forget", response_model=Forgotten, responses=WRITING)
+@memories.post("/forget", response_model=Forgotten, responses={**WRITING, **failing(409)})
+@repeatable()
 async def forget_memories(unwanted: Unwanted, place: Place, by: Acting, service: Serving) -> JSONResponse:
     """Forget every memory of the scope that passes a filter; `POST /undo` brings all of them back."""
     count = await service.forget_all(place, Listing(filter=read_filter(unwanted.filters)), by=by)
@@ -225,6 +218,7 @@ async def get_memory(memory_id: str, place: OfMemory, service: Serving) -> JSONR
     response_model=Changed,
     responses={200: {"description": "The memory as it now is.", "headers": VERSIONED}, **_CHANGES},
 )
+@repeatable()
 async def update_memory(
     memory_id: str, edit: Edit, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
 ) -> JSONResponse:
@@ -239,6 +233,7 @@ async def update_memory(
     response_model=Changed,
     responses={200: {"description": "The memory as it now is: forgotten.", "headers": VERSIONED}, **_CHANGES},
 )
+@repeatable()
 async def delete_memory(
     memory_id: str,
     place: OfMemory,
@@ -264,6 +259,7 @@ async def delete_memory(
         **failing(404, 409),
     },
 )
+@repeatable()
 async def restore_memory(memory_id: str, place: OfMemory, by: Acting, service: Serving) -> JSONResponse:
     """Make a forgotten or superseded memory active again; one that waited for review waits again."""
     return answered((await service.restore(place, memory_id, by=by)).to_dict())

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
 from recollect.http.doors.own.asking import Acting, OfMemory, Place, User
+from recollect.http.doors.own.repeating import repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import ChangedList, Cursor, Even, Given, Limit, NextCursor, Plain
 from recollect.model.scope import Scope
@@ -87,6 +88,7 @@ def _before(cursor: str | None) -> int | None:
 
 
 @past.post("/undo", response_model=ChangedList, responses={**WRITING, **failing(404, 409)})
+@repeatable(redo=False)
 async def undo(user: User, by: Acting, service: Serving, wanted: Undo | None = None) -> JSONResponse:
     """Take back a change; that is a change as well, and can be undone.
 

@@ -17,6 +17,7 @@ from recollect.http.doors.own.answers import (
 )
 from recollect.http.doors.own.asking import Acting, OfMemory, Place
 from recollect.http.doors.own.memories import Edit, edit_fields
+from recollect.http.doors.own.repeating import repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import MEMORY, Changed, Cursor, Limit, MemoryPage, example
 
@@ -45,6 +46,7 @@ async def list_reviews(place: Place, service: Serving, limit: Limit = 100, curso
 
 
 @reviews.patch("/reviews/{memory_id}", response_model=ReviewTold, responses=_REVIEWS)
+@repeatable()
 async def edit_review(
     memory_id: str, edit: Edit, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
 ) -> JSONResponse:
@@ -55,6 +57,7 @@ async def edit_review(
 
 
 @reviews.post("/reviews/{memory_id}/approve", response_model=ReviewTold, responses=_REVIEWS)
+@repeatable()
 async def approve_review(
     memory_id: str, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
 ) -> JSONResponse:
@@ -68,6 +71,7 @@ async def approve_review(
 
 
 @reviews.post("/reviews/{memory_id}/reject", response_model=ReviewTold, responses=_REVIEWS)
+@repeatable()
 async def reject_review(
     memory_id: str, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
 ) -> JSONResponse:

@@ -14,6 +14,7 @@ from recollect.http.doors.given import Text
 from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
 from recollect.http.doors.own.asking import Acting, Place, User
 from recollect.http.doors.own.jobs import JobTold
+from recollect.http.doors.own.repeating import IdempotencyKey, named_turns, repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import ChangedList, Cursor, Given, Id, Limit, NextCursor, Plain, example
 from recollect.model.scope import Scope
@@ -171,9 +172,13 @@ def plain(messages: Messages) -> str | list[dict[str, Any]]:
 
 
 @talking.post("/remember", response_model=Kept, responses={**WRITING, **failing(409)})
-async def remember(said: Said, caller: Asking, place: Place, by: Acting, service: Serving) -> JSONResponse:
+@repeatable()
+async def remember(
+    said: Said, caller: Asking, place: Place, by: Acting, service: Serving, idempotency_key: IdempotencyKey = None
+) -> JSONResponse:
     """Keep what was said: on disk, and found, when this answers; what it says is learned behind the answer."""
-    kept = await service.remember(place, plain(said.messages), by=by, wait_s=said.wait_s, mode=said.mode)
+    messages = named_turns(idempotency_key, plain(said.messages))
+    kept = await service.remember(place, messages, by=by, wait_s=said.wait_s, mode=said.mode)
     told = kept.to_dict()
     if kept.job is not None and not caller.reads:
         # It tells what became of memories that were there before.
@@ -215,7 +220,8 @@ async def get_session(place: Place, service: Serving) -> JSONResponse:
     return answered((await service.care.session(place)).to_dict())
 
 
-@talking.post("/session/end", response_model=JobTold, status_code=202, responses={**WRITING, **failing(404)})
+@talking.post("/session/end", response_model=JobTold, status_code=202, responses={**WRITING, **failing(404, 409)})
+@repeatable()
 async def end_session(
     place: Place,
     service: Serving,
@@ -233,6 +239,7 @@ async def end_session(
     response_model=ChangedList,
     responses={**WRITING, **failing(409)},
 )
+@repeatable()
 async def end_run(run: AgentRun, place: Place, service: Serving) -> JSONResponse:
     """Keep what an agent's run came to, as an episode with its lessons, if it was a task."""
     ended = read_run(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from recollect import __version__
 from recollect.http.doors.own.answers import WRITING, answered, failing
 from recollect.http.doors.own.asking import Acting, Project, User
+from recollect.http.doors.own.repeating import repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import Given, Time
 from recollect.model.asked import read_time
@@ -139,6 +140,7 @@ async def get_stats(user: User, service: Serving) -> JSONResponse:
 
 
 @tending.post("/upkeep", response_model=Reports, responses={**WRITING, **failing(409)})
+@repeatable()
 async def do_upkeep(todo: ToDo, user: User, project: Project, by: Acting, service: Serving) -> JSONResponse:
     """Put the user's memories in order now; each chore is one change that can be undone whole."""
     reports = await service.care.upkeep(Scope(user, project), todo.chores, by=by, dry_run=todo.dry_run)

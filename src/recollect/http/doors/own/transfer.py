@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from recollect.errors import InvalidInput
 from recollect.http.doors.own.answers import WRITING, answered, failing
 from recollect.http.doors.own.asking import Acting, Place, User
+from recollect.http.doors.own.repeating import keyless
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import MEMORY
 from recollect.upkeep.transfer import Imported
@@ -89,6 +90,7 @@ def _line(line: dict[str, Any]) -> bytes:
     "/import",
     response_model=ImportTold,
     responses={**WRITING, **failing(409)},
+    dependencies=[keyless("what was imported before is passed over when it comes again")],
     openapi_extra={
         "requestBody": {
             "description": "What `export` gave. All of it becomes this user's, whoever's it was.",

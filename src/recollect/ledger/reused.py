@@ -1,0 +1,11 @@
+"""What is said to whoever takes one key for two requests."""
+
+from __future__ import annotations
+
+from recollect.errors import IdempotencyReuse
+from recollect.model.change import Once
+
+
+def reused(once: Once) -> IdempotencyReuse:
+    """The error to raise."""
+    return IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")

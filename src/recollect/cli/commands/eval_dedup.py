@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     metavar="NUMBER",
     help="From this similarity on two sentences say the same. [default: 4]",
 )
-@click.option(
-    "--show", type=WholeNumber(0), default=0, metavar="N", help="Show N pairs that are merged wrongly."
-)
+@click.option("--show", type=WholeNumber(0), default=0, metavar="N", help="Show N pairs that are merged wrongly.")
 @pass_given
 def dedup(given: Given, path: Path | None, same: float, show: int) -> None:
     """Measure how well repetitions are told from look-alikes.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.afterwards import Afterwards
@@ -198,7 +199,7 @@ async def learn_told(scope: Scope, means: Means, habits: Learning) -> int:
                 raise
             found, _ = await understand(scope, batch, replace(means, chat=None), replace(habits, by="rules"))
         changes = [without_sources(change, {turn.id for turn in turns}) for change in found.changes]
-        async with billed(means.ledger, scope, lambda found=found: found.spent, by=By(BY)):
+        async with billed(means.ledger, scope, partial(tuple, found.spent), by=By(BY)):
             await means.ledger.apply(
                 scope, changes, by=By(BY, "what its agent told"), effects=found.spent, since=since
             )

@@ -131,7 +131,7 @@ class World:
 
 async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
     user, responses = bea["user"], service.responses
-    records = [line async for line in service.export(Scope(user, "secret"))]
+    records = [line async for line in service.moving.export(Scope(user, "secret"))]
     there = []
     for read, *ids in (
         (responses.response, bea["response"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -348,10 +348,6 @@ class Service:
         return (await self._ledger.revision(user)).epoch
 
     # Upkeep
-
-    def export(self, scope: Scope, *, sessions: bool = True) -> AsyncIterator[dict[str, Any]]:
-        """Every memory of the scope as plain lines, and how its sessions stand."""
-        return self.moving.export(scope, sessions=sessions)
 
     async def reembed(self, progress: Callable[[int], None], *, back: bool = False, drop: bool = False) -> int:
         """Bring the ledger to the model that the settings name; gives how many vectors were made."""

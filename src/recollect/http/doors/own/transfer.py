@@ -63,7 +63,7 @@ async def export(
     History, jobs, responses, usage and keys stay here: they are in backups. A stream that breaks off does not end as
     streams do: the client is told by its connection.
     """
-    lines = service.export(place, sessions=sessions)
+    lines = service.moving.export(place, sessions=sessions)
     # Whatever is wrong shows with the first page, while an error can still be answered as one.
     first = await anext(lines, None)
     return StreamingResponse(_chunks(first, lines), media_type=LINES)

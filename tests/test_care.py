@@ -272,12 +272,26 @@ async def test_a_user_erased_while_twenty_jobs_run_leaves_nothing_later(tmp_path
     assert b"Oslo" in left
 
 
-async def test_a_quota_holds_soon_after_it_is_passed(tmp_path: Path) -> None:
+async def test_a_quota_holds_as_soon_as_it_is_passed(tmp_path: Path) -> None:
     async with memory_in(tmp_path, quota_user=3) as memory:
         for number in range(6):
             await memory.add(f"Memory number {number}", user_id="ann")
-        await memory.work()
         assert len(await texts(memory)) == 3
+
+
+async def test_a_session_holds_its_quota_by_what_is_added_and_by_what_is_learned(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn_level="session", quota_session=5) as memory:
+        here: dict[str, Any] = {"user_id": "ann", "session_id": "s"}
+        for number in range(7):
+            await memory.add(f"Memory number {number}", **here, level="session")
+        await memory.add("Of all sessions", user_id="ann")
+        kept = {f"Memory number {number}" for number in range(2, 7)}
+        assert set(await texts(memory)) == {*kept, "Of all sessions"}
+        said = await memory.remember("I like tea", **here, wait=True)
+        assert said.job is not None
+        assert said.job.state == "done"
+        learned = await texts(memory)
+        assert (len(learned), "User likes tea" in learned) == (6, True)
 
 
 async def test_the_end_of_a_long_session_is_awaited_to_its_last_part(memory: AsyncMemory) -> None:

@@ -32,6 +32,7 @@ from recollect.reviewing import Reviewing
 from recollect.upkeep import chores
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.model_change import ModelChange
+from recollect.upkeep.quota import is_over
 from recollect.upkeep.report import Chore, Report
 from recollect.upkeep.run import Run
 from recollect.upkeep.timekeeper import Timekeeper
@@ -96,12 +97,20 @@ class Care(Reviewing):
             self.feeder.start()
 
     async def keep_within_quotas(self, scope: Scope) -> None:
-        """Have what is too much forgotten soon after it was added, where there are quotas."""
-        if self._house.quotas.least:
-            payload = {"chore": str(Chore.QUOTA), "after": None}
-            job = NewJob(kind=JobKind.UPKEEP, key=str(Chore.QUOTA), payload=payload)
-            await self._ledger.enqueue(Scope(scope.user), [job], known_only=True)
-            self.worker.nudge()
+        """Have what is too much forgotten before whoever added to it goes on, where there are quotas."""
+        quotas = self._house.quotas
+        if not quotas.least or not await is_over(scope, ledger=self._ledger, quotas=quotas):
+            return
+        try:
+            if not (await self._chore(Chore.QUOTA, Scope(scope.user), Run())).more:
+                return
+        except RecollectError as error:
+            # What was added is kept, whatever becomes of this.
+            _log.warning("what is over a quota goes later: %s", error)
+        payload = {"chore": str(Chore.QUOTA), "after": None}
+        job = NewJob(kind=JobKind.UPKEEP, key=str(Chore.QUOTA), payload=payload)
+        await self._ledger.enqueue(Scope(scope.user), [job], known_only=True)
+        self.worker.nudge()
 
     async def _do(self, job: Job) -> Mapping[str, Any]:
         match job.kind:

@@ -172,6 +172,7 @@ class Service:
             return Remembered(appended.turns, redacted=appended.redacted)
         if wait_s:
             job = await self.care.finished(scope.user, job.id, within_s=wait_s)
+            await self.care.keep_within_quotas(scope)
         else:
             self.care.worker.nudge(after_s=_CALM_S)
         return Remembered(appended.turns, job, appended.redacted)

@@ -13,7 +13,7 @@ from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.model.filters import any_of
 from recollect.model.memory import Category, MemoryRecord
-from recollect.model.query import Filter, Listing, Not
+from recollect.model.query import EVERYTHING, And, Filter, Listing, Not, both
 from recollect.model.scope import Level, Scope
 from recollect.upkeep.decay import Decay, is_lasting, standing
 from recollect.upkeep.report import Chore, Report, forgotten
@@ -56,6 +56,19 @@ class Quotas:
         """What counts."""
         exempt = {*self.exempt} if self.turns else {*self.exempt, Category.TURN}
         return Not(any_of("category", sorted(map(str, exempt))))
+
+
+async def is_over(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
+    """Whether the session, the project or the user of a scope seems to have too much; a few counts tell."""
+    session = And((any_of("session_id", scope.session), any_of("level", str(Level.SESSION))))
+    parts: list[tuple[int, Filter]] = [(quotas.user, EVERYTHING)]
+    parts += [(quotas.session, session)] if scope.session else []
+    parts += [(quotas.project, any_of("project_id", scope.project))] if scope.project else []
+    for limit, part in parts:
+        listing = Listing(filter=both(quotas.counted, part))
+        if limit and await ledger.count(Scope(scope.user), listing) > limit:
+            return True
+    return False
 
 
 async def quota(scope: Scope, *, ledger: Ledger, run: Run, quotas: Quotas) -> Report:

@@ -126,6 +126,29 @@ def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_
     assert cli("jobs", "--replay", id).stdout == f"{id} is done: there is nothing to be replayed.\n"
 
 
+def test_of_a_dead_job_it_is_told_that_rules_learned_instead(cli: Cli, llm: ScriptedLLM) -> None:
+    llm.when(EXTRACT).reply("no JSON at all")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("recollect.upkeep.worker.Patience.wait_s", lambda self, tries: 0.0)
+        patch.setattr("recollect.care._TRIES_AWAITED", 100)
+        shown = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
+    assert "the LLM learned nothing from it (dead): " in shown
+    assert "rules learned from it instead: 1 found" in shown
+    assert "not learned yet" not in shown
+    assert "User lives in Lisbon" in cli("list", "--user", "alex").stdout
+
+
+def test_over_the_limit_it_is_told_that_rules_learned(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, "tea", claim("User likes tea"))
+    first = cli("remember", "I like tea", "--user", "alex", "--session", "monday").stdout
+    assert "learned by" not in first
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1")
+        shown = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
+    assert "User lives in Lisbon" in shown
+    assert "learned by rules, since " in shown
+
+
 def test_all_dead_jobs_are_replayed_at_once(cli: Cli, llm: ScriptedLLM) -> None:
     id = dead_job(cli, llm)
     assert cli.json("jobs", "--replay", "all", "--user", "bob") == {"results": []}

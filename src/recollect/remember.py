@@ -172,6 +172,7 @@ async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
         found, told = await understand(job.scope, batch, replace(means, chat=None), replace(habits, by="rules"))
         effects = _progress(job, conversation, batch, habits, gives_up=True)
         await _apply(job.scope, batch, found, effects, means, since)
+        error.args = (f"{error}; rules learned from it instead: {len(told.get('decisions') or ())} found",)
         raise
     effects = [*found.spent, *_progress(job, conversation, batch, habits), Finish(job.id, job.lease or "", told)]
     async with billed(means.ledger, job.scope, lambda: found.spent, by=By(BY)):

@@ -7,6 +7,9 @@ from datetime import datetime
 
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryType, Trust
 
+# How it is told that rules learned in the place of an LLM; why follows.
+BY_RULES_SINCE = "rules, since "
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:

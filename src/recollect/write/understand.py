@@ -15,7 +15,7 @@ from recollect.errors import BrokenAnswer
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Change
 from recollect.model.effect import Spent
-from recollect.model.learned import Learned
+from recollect.model.learned import BY_RULES_SINCE, Learned
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
@@ -124,7 +124,7 @@ async def _extracted(
     """What the turns say, and who found it: the LLM, or rules where there is none or its budget is used up."""
     how = habits.by
     if how == "llm" and (spent := await refusal(means.ledger, scope.user, habits.allowance)):
-        how = f"rules, since {spent}"
+        how = f"{BY_RULES_SINCE}{spent}"
     if means.chat is None or how != "llm":
         return _stated(turns, before, habits), how
     if habits.small:

@@ -11,6 +11,7 @@ from recollect.cli.records import say_redacted
 from recollect.cli.terminal import dim, print_json, say
 from recollect.cli.texts import given_text
 from recollect.model.job import Job, JobState
+from recollect.model.learned import BY_RULES_SINCE
 from recollect.model.text import checked_text
 from recollect.model.turn import Role
 
@@ -56,8 +57,13 @@ def told(job: Job | None) -> list[str]:
     if job is None:
         return []
     if job.state is JobState.DONE:
-        decisions = (job.result or {}).get("decisions") or []
-        return [str(decision) for decision in decisions] or ["nothing to learn from it"]
+        result = job.result or {}
+        decisions = [str(decision) for decision in result.get("decisions") or []] or ["nothing to learn from it"]
+        # Where the LLM was not asked though there is one, that is said, too.
+        by = str(result.get("by") or "")
+        return [*decisions, f"learned by {by}"] if by.startswith(BY_RULES_SINCE) else decisions
     if job.state is JobState.WAITING and not job.error:
         return ["a worker learns from it soon"]
+    if job.state is JobState.DEAD:
+        return [f"the LLM learned nothing from it (dead): {job.error}", "recollect jobs --replay ID asks it again"]
     return [f"what it says is not learned yet ({job.state}){f': {job.error}' if job.error else ''}"]

@@ -61,6 +61,10 @@ def test_advice_questions_and_stories_are_no_procedures(said: str) -> None:
         ("Don't forget that Anna hates olives.", "Anna hates olives", Category.FACT),
         ("Remember that Tom will be late tomorrow.", "Tom will be late tomorrow (2024-02-12)", Category.FACT),
         ("My girlfriend is Sofia.", "User's girlfriend is named Sofia", Category.FACT),
+        ("My girlfriend is Sofia and she lives in Rome.", "User's girlfriend is named Sofia", Category.FACT),
+        ("My hobbies are: chess, pottery, running", "User's hobbies are chess, pottery, running", Category.FACT),
+        ("Do not forget that I am vegan", "User is vegan", Category.CONSTRAINT),
+        ("My landlord raised my rent to 950 euros.", "User's rent is 950 euros", Category.CONSTRAINT),
         ("I earn 54k a year.", "User earns 54k a year", Category.CONSTRAINT),
         ("The rent went up from 900 to 950 euros.", "User's rent is 950 euros", Category.CONSTRAINT),
         (
@@ -83,6 +87,7 @@ def test_an_ordinary_sentence_is_learned(said: str, content: str, category: Cate
         "Stop using that library.",
         "Don't use the old API.",
         "I have been vegan before",
+        "I have been vegan for two years but not anymore",
         "I take a look every day",
         "I need gluten-free options for the party",
         "If I take 20 mg of lisinopril every evening, is it fine?",

@@ -58,6 +58,7 @@ NEWER = [
     ("I live in Rome|Scratch that, it's Milan.", ["User lives in Milan"]),
     ("I live in Porto.|I used to live in Porto, but now I live in Ghent.", ["User lives in Ghent"]),
     ("I am 40.|I turned 41 yesterday.", ["User is 41 years old"]),
+    ("I am 40.|I recently turned 41 years old.", ["User is 41 years old"]),
     (
         "To deploy: run make build, then make push.|Actually, to deploy: run make build, then make test.",
         ["To deploy: run make build, then make test."],

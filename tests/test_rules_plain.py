@@ -28,6 +28,20 @@ def test_a_procedure_in_one_sentence_is_kept_whole(said: str, key: str | None) -
 @pytest.mark.parametrize(
     "said",
     [
+        "To do this, run the tests, then build the image.",
+        "Here's how we do it: run the tests, then build the image.",
+        "The steps are as follows: run the tests, then build the image.",
+        "My routine: run the tests, then build the image.",
+    ],
+)
+def test_a_procedure_for_something_unnamed_takes_no_place_of_another(said: str) -> None:
+    procedure = only(said)
+    assert (procedure.type, procedure.key) == (MemoryType.PROCEDURAL, None)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
         "To lose weight, eat less, sleep more and run daily.",
         "To deploy the app, should I run the tests, build the image and push it?",
         "If you want to deploy the app, run the tests and build it.",
@@ -94,6 +108,7 @@ def test_an_ordinary_sentence_is_learned(said: str, content: str, category: Cate
         "My doctor says I take 20 mg of lisinopril too often",
         "Remember that my PIN is [redacted: PIN]",
         "Remember the milk",
+        "Remember, the key is to start small.",
         "Remember to call Tom",
         "Remember the time we were in Rome",
         "Keep in mind that it is late",

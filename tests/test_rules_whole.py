@@ -11,6 +11,7 @@ from test_rules import learn, only
     [
         ("I have a budget of $2,000 for the bike.", "User's budget for the bike is $2,000", "budget_bike"),
         ("I have $500 budgeted for the hotel", "User's budget for the hotel is $500", "budget_hotel"),
+        ("I've got a budget of $900 for 2027", "User's budget for 2027 is $900", "budget_2027"),
         ("My budget is 300 for now, maybe 400.", "User's budget is 300", None),
         (
             "The budget is 500 for the flights and 300 for the hotel.",

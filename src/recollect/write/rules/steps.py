@@ -45,10 +45,13 @@ def _key(text: str, pack: Pack) -> str | None:
     """What it is the way to do: who tells it anew tells how it is done now."""
     found = pack.patterns["step_start"].match(text)
     parts = found.groupdict() if found else {}
-    goal = slug(parts.get("goal") or parts.get("here") or parts.get("way") or parts.get("how") or "", pack)
-    return (
-        f"how_to_{goal}"[:_MOST_KEY_CHARS] if goal else slug(parts.get("what") or "", pack)[:_MOST_KEY_CHARS] or None
-    )
+    if what := parts.get("what"):
+        # "The steps are as follows" says nothing of what they lead to.
+        return slug(what, pack)[:_MOST_KEY_CHARS] if pack.patterns["named_way"].match(what) else None
+    goal = next(filter(None, (parts.get(name) for name in ("goal", "here", "way", "how"))), "")
+    # "To do this" may be to do anything.
+    is_clear = pack.words["vague"].isdisjoint(goal.lower().split()) and slug(goal, pack)
+    return f"how_to_{slug(goal, pack)}"[:_MOST_KEY_CHARS] if is_clear else None
 
 
 def _end_of_procedure(said: Sequence[Sentence], place: int, pack: Pack) -> int:

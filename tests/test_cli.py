@@ -174,8 +174,8 @@ def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path
     cli("forget", cli.add("Likes gin", "--user", "bob"), "--user", "bob")
     cli("remember", "I moved to Lisbon", "--session", "monday", "--user", "alex")
     file = tmp_path / "all.jsonl"
-    # The last as it was said, and as it was learned.
-    assert "Exported 4 lines" in cli("export", str(file)).stdout
+    # The last as it was said, as it was learned, and the session it was said in.
+    assert "Exported 5 lines" in cli("export", str(file)).stdout
     assert file.stat().st_mode & 0o077 == 0
 
     other = Cli(tmp_path / "other")

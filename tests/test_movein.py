@@ -33,7 +33,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 
 def everything(memory: Memory) -> list[dict[str, Any]]:
-    return list(memory.export())
+    return list(memory.export(sessions=False))
 
 
 def texts(memory: Memory, **where: Any) -> list[str]:
@@ -347,7 +347,7 @@ def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         moved = memory.import_from(source, user_id="alex")
         assert 0 < there == moved.present < moved.turns == 3000
         assert memory.stats()["turns"] == 3000
-        assert len({line["id"] for line in memory.export()}) == 3000
+        assert len({line["id"] for line in memory.export(sessions=False)}) == 3000
         assert all(each.closed_at is not None for each in memory.sessions(user_id="alex", limit=1000))
         said = memory.turns(user_id="alex", session_id="talk149")
         assert [turn.position for turn in said] == list(range(1, 21))
@@ -364,4 +364,4 @@ async def test_postgres_takes_in_the_same(tmp_path: Path) -> None:
                 assert (await memory.import_from(place, user_id="alex")).added == count
                 assert (await memory.import_from(place, user_id="alex")).present == count
             assert len(await memory.sessions(user_id="alex", limit=1000)) == 71
-            assert len([line async for line in memory.export(embeddings=True)]) == 283
+            assert len([line async for line in memory.export(sessions=False, embeddings=True)]) == 283

@@ -224,9 +224,12 @@ def test_upkeep_says_what_it_would_do(api: httpx.Client) -> None:
     add(api, "The sale ends today", expires_at="2020-01-01T00:00:00Z")
     [report] = api.post("/upkeep", json={"chores": ["expire"], "dry_run": True}).json()["results"]
     assert [step["memory"] for step in report["steps"]] == ["The sale ends today"]
-    assert len(contents(api.get("/memories"))) == 1
-    api.post("/upkeep", json={"chores": ["expire"]})
+    # Lists leave it out already; whoever asks for what has expired is told.
+    expired = {"filters": {"expires_at": {"lt": "2021-01-01"}}}
     assert contents(api.get("/memories")) == []
+    assert len(contents(api.post("/list", json=expired))) == 1
+    api.post("/upkeep", json={"chores": ["expire"]})
+    assert contents(api.post("/list", json=expired)) == []
 
 
 def test_what_there_is_and_what_it_cost_is_told(api: httpx.Client) -> None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.afterwards import Afterwards
 from recollect.conversation.told import as_turns, told_since
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import Add, By, Once, Outcome
+from recollect.model.change import Add, By, Change, Once, Outcome
 from recollect.model.effect import Effect, Finish, Note, Queue
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.memory import Category, Status
@@ -190,22 +189,36 @@ async def learn_told(scope: Scope, means: Means, habits: Learning) -> int:
     since = await means.ledger.revision(scope.user)
     told = told_since(await means.ledger.conversation(scope))
     turns = as_turns(scope, told, now=now())
+    ids = {turn.id for turn in turns}
     count = 0
     for start in range(0, len(turns), habits.most_turns):
-        batch = Batch(tuple(turns[:start][-habits.overlap :]), tuple(turns[start : start + habits.most_turns]))
-        try:
-            found, _ = await understand(scope, batch, means, habits)
-        except (BrokenAnswer, InvalidInput) as error:
-            if isinstance(error, InvalidSettings):
-                raise
-            found, _ = await understand(scope, batch, replace(means, chat=None), replace(habits, by="rules"))
-        changes = [without_sources(change, {turn.id for turn in turns}) for change in found.changes]
-        async with billed(means.ledger, scope, partial(tuple, found.spent), by=By(BY)):
-            await means.ledger.apply(
-                scope, changes, by=By(BY, "what its agent told"), effects=found.spent, since=since
-            )
+        before = tuple(turns[max(0, start - habits.overlap) : start])
+        found = await _understood(
+            scope, Batch(before, tuple(turns[start : start + habits.most_turns])), means, habits
+        )
+        changes = [without_sources(change, ids) for change in found.changes]
+        await _apply_told(scope, changes, found, means, since)
         count += len(changes)
     return count
+
+
+async def _understood(scope: Scope, batch: Batch, means: Means, habits: Learning) -> Understood:
+    """What the turns come to; by rules where a model's answer is of no use."""
+    try:
+        found, _ = await understand(scope, batch, means, habits)
+    except (BrokenAnswer, InvalidInput) as error:
+        if isinstance(error, InvalidSettings):
+            raise
+        found, _ = await understand(scope, batch, replace(means, chat=None), replace(habits, by="rules"))
+    return found
+
+
+async def _apply_told(
+    scope: Scope, changes: Sequence[Change], found: Understood, means: Means, since: Revision
+) -> None:
+    async with billed(means.ledger, scope, lambda: found.spent, by=By(BY)):
+        by = By(BY, "what its agent told")
+        await means.ledger.apply(scope, changes, by=by, effects=found.spent, since=since)
 
 
 async def learn_again(user: str, turn_ids: Sequence[str], means: Means) -> None:

@@ -60,15 +60,26 @@ _APPROVE = [
 ]
 
 OWN: Cases = {
-    f"GET {V1}/memories": [*placed(Call(**READ)), Call(query={"turns": True, "status": "review"}, answers=(200,))],
-    f"POST {V1}/list": placed(Call(json={"statuses": ["active", "review", "forgotten"], "turns": True}, **READ)),
+    f"GET {V1}/memories": [
+        *placed(Call(query={"as_of": "2999-01-01T00:00:00Z", "turns": True}, **READ)),
+        *placed(Call(**READ)),
+        Call(query={"turns": True, "status": "review"}, answers=(200,)),
+    ],
+    f"POST {V1}/list": [
+        *placed(Call(json={"statuses": ["active", "review", "forgotten"], "turns": True}, **READ)),
+        *placed(Call(json={"as_of": "2999-01-01T00:00:00Z", "turns": True}, **READ)),
+    ],
     f"POST {V1}/memories": [
         *placed(Call(json={"content": "The budget is 1"}, **ADD), mine=(201,)),
         *placed(Call(json={"key": "budget", "value": "1"}, **ADD), mine=(201,)),
         Call(json={"content": "It costs 1", "evidence": ["{turn}"]}, answers=(201,), **ADD),
     ],
     f"POST {V1}/forget": placed(Call(json={"filters": {}}, **CHANGE)),
-    f"GET {V1}/memories/{{memory_id}}": [*by_id(Call(**READ)), *by_id(Call(**READ), "{turn}")],
+    f"GET {V1}/memories/{{memory_id}}": [
+        *by_id(Call(**READ)),
+        *by_id(Call(**READ), "{turn}"),
+        *by_id(Call(query={"as_of": "2999-01-01T00:00:00Z"}, **READ)),
+    ],
     f"PATCH {V1}/memories/{{memory_id}}": by_id(Call(json={"importance": 0.1}, **CHANGE)),
     f"DELETE {V1}/memories/{{memory_id}}": [
         *by_id(Call(**CHANGE)),
@@ -78,6 +89,7 @@ OWN: Cases = {
     f"POST {V1}/search": [
         *placed(Call(json={"query": "budget", "explain": True, "trace": True}, **READ)),
         Call(json={"query": "budget", "filters": {"id": "{memory}"}}, answers=(200,), **READ),
+        *placed(Call(json={"query": "budget", "as_of": "2999-01-01T00:00:00Z"}, **READ)),
     ],
     f"POST {V1}/recall": placed(Call(json={"messages": "What is my budget?", "trace": True}, **READ)),
     f"POST {V1}/remember": [

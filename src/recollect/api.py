@@ -255,9 +255,9 @@ class AsyncMemory(Moves, Caring, Opening):
             return Recalled(outcome=RecallOutcome.UNAVAILABLE, reason=str(error), messages=tuple(asked.messages))
         return await service.recall(scope, asked)
 
-    async def get(self, memory_id: str, *, user_id: str) -> MemoryRecord:
-        """One memory, in whatever state it is."""
-        return await (await self._open()).get(Scope(user_id), memory_id)
+    async def get(self, memory_id: str, *, user_id: str, as_of: Time | None = None) -> MemoryRecord:
+        """One memory, in whatever state it is, or was at the moment `as_of`."""
+        return await (await self._open()).get(Scope(user_id), memory_id, as_of=read_time(as_of, name="as_of"))
 
     async def get_all(
         self,
@@ -271,8 +271,12 @@ class AsyncMemory(Moves, Caring, Opening):
         order: Order = "newest",
         limit: int = 100,
         cursor: str | None = None,
+        as_of: Time | None = None,
     ) -> Page:
-        """The memories in the scope, newest first, a page at a time; `turns` lists what was said as well."""
+        """The memories in the scope, newest first, a page at a time; `turns` lists what was said as well.
+
+        `as_of` lists what held at that moment, as it was then.
+        """
         listing = Listing(
             filter=read_filter(filters)
             if turns
@@ -282,7 +286,8 @@ class AsyncMemory(Moves, Caring, Opening):
             limit=read_limit(limit),
             cursor=cursor,
         )
-        return await (await self._open()).find(read_scope(user_id, project_id, session_id), listing)
+        scope, moment = read_scope(user_id, project_id, session_id), read_time(as_of, name="as_of")
+        return await (await self._open()).find(scope, listing, as_of=moment)
 
     async def history(
         self, memory_id: str | None = None, *, user_id: str, limit: int = 100, before: int | None = None

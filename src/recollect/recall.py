@@ -24,11 +24,13 @@ from recollect.model.result import Hit, Recalled
 from recollect.model.scope import Scope
 from recollect.read.again import Again, Found, Look, told
 from recollect.read.decide import decide
-from recollect.read.facts import facts_first, keyed_facts
+from recollect.read.facts import facts_first
 from recollect.read.format import format_context
 from recollect.read.inject import Place, inject
+from recollect.read.past import keyed_then
+from recollect.read.past import search_then as search
 from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
-from recollect.read.search import Finders, Search, Taste, search
+from recollect.read.search import Finders, Search, Taste
 from recollect.read.select import same_words
 from recollect.read.trace import Clock
 from recollect.read.withhold import withhold
@@ -188,7 +190,7 @@ async def _look(scope: Scope, asked: Recall, habits: Habits, again: Again | None
 
 
 async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> list[Hit]:
-    return await keyed_facts(
+    return await keyed_then(
         scope,
         asked.filter,
         ledger=finders.ledger,
@@ -200,7 +202,8 @@ async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) 
 
 async def _summary(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> str | None:
     """What the conversation came to so far, where it is wanted: as the caller says, or as it was kept."""
-    if asked.summary is not None or not habits.summary or not scope.session:
+    # What is kept sums up all that was said, later things too.
+    if asked.summary is not None or not habits.summary or not scope.session or asked.as_of is not None:
         return asked.summary
     return (await finders.ledger.conversation(scope)).summary
 

@@ -36,6 +36,7 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.moving import Moving
 from recollect.observe.metrics import REMEMBER_SECONDS
 from recollect.observe.traces import span
+from recollect.read import past
 from recollect.read.accesses import Accesses
 from recollect.read.again import Again, Found
 from recollect.read.counted import watched
@@ -289,15 +290,19 @@ class Service:
         self._accesses.note(scope, recalled.context.used)
         return recalled
 
-    async def get(self, scope: Scope, id: str) -> MemoryRecord:
-        """One memory of the user; an unknown id and another user's are the same NotFound."""
+    async def get(self, scope: Scope, id: str, *, as_of: datetime | None = None) -> MemoryRecord:
+        """One memory of the user, as it was; an unknown id and another user's are the same NotFound."""
+        if as_of is not None:
+            return await past.get(scope, id, as_of, ledger=self._ledger)
         found = await self._lookups.get(scope, [id])
         if not found:
             raise NotFound(f"no memory {id}")
         return found[0]
 
-    async def find(self, scope: Scope, listing: Listing) -> Page:
-        """Memories in order, a page at a time; what has expired is none of them, though upkeep has yet to come."""
+    async def find(self, scope: Scope, listing: Listing, *, as_of: datetime | None = None) -> Page:
+        """Memories in order, a page at a time: those that have not expired, or what held at a moment, as it was."""
+        if as_of is not None:
+            return await past.find(scope, listing, as_of, ledger=self._ledger)
         return await self._lookups.find(scope, current(listing, coarse=self._lookups is not self._ledger))
 
     async def count(self, scope: Scope, listing: Listing) -> int:
@@ -380,15 +385,8 @@ class Service:
         """Finish what is under way and let go of everything."""
         async with AsyncExitStack() as parts:
             # The last is closed first, and each of them even if closing another fails.
-            for part in (
-                self._ledger,
-                self._embedder,
-                self._index,
-                self._finders.reranker,
-                self._chat,
-                self._again,
-                self.news,
-            ):
+            models = (self._embedder, self._index, self._finders.reranker, self._chat)
+            for part in (self._ledger, *models, self._again, self.news):
                 if part is not None:
                     parts.push_async_callback(part.close)
             parts.push_async_callback(self.room.close)

@@ -24,6 +24,11 @@ class Asked(TypedDict):
     as_of: datetime | str | None
 
 
+AS_OF = click.option(
+    "--as-of", metavar="TIME", help="Answer from what held then, as it was: 2026-03-15, or 24h, 7d, 2w ago."
+)
+
+
 def asking_options(*, least: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command these options and the filters; it gets them as one `asked`."""
 
@@ -42,8 +47,8 @@ def asking_options(*, least: int) -> Callable[[Callable[..., None]], Callable[..
                 limit=limit,
                 min_score=min_score,
                 filters=filter,
-                at=_moment(at, name="--at"),
-                as_of=_moment(as_of, name="--as-of"),
+                at=moment(at, name="--at"),
+                as_of=moment(as_of, name="--as-of"),
             )
             function(*args, asked=asked, **kwargs)
 
@@ -55,12 +60,12 @@ def asking_options(*, least: int) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-def _moment(text: str | None, *, name: str) -> datetime | str | None:
+def moment(text: str | None, *, name: str) -> datetime | str | None:
     """A moment as the API takes it: so long ago, or the text, whose own zone says where days begin."""
     if text is None:
         return None
-    moment: datetime = as_time(text, name=name)
-    return moment if AGO.fullmatch(text.strip()) else text.strip()
+    found: datetime = as_time(text, name=name)
+    return found if AGO.fullmatch(text.strip()) else text.strip()
 
 
 def _options(least: int) -> list[Callable[[Callable[..., None]], Callable[..., None]]]:
@@ -70,5 +75,5 @@ def _options(least: int) -> list[Callable[[Callable[..., None]], Callable[..., N
         click.option(
             "--at", metavar="TIME", help='From when "last March" in the question is meant: ISO 8601 or 7d. UTC.'
         ),
-        click.option("--as-of", metavar="TIME", help="Answer from what held then: 2026-03-15, or 24h, 7d, 2w ago."),
+        AS_OF,
     ]

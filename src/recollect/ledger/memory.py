@@ -45,7 +45,7 @@ from recollect.ledger.plan import (
 from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.ledger.undo import reverts, taken_back
-from recollect.model.change import Applied, By, Change, Entry, Once
+from recollect.model.change import Applied, By, Change, Entry, Once, Verb
 from recollect.model.effect import Effect, check_effects
 from recollect.model.erase import user_digest
 from recollect.model.filters import matches
@@ -74,6 +74,19 @@ class MemoryLedger(MemoryTurns):
         self._entry_count = 0
         self._closed = False
         self.on_change: Callable[[str], None] = unheard
+
+    @classmethod
+    def of(
+        cls, user: str, records: Sequence[MemoryRecord], vectors: Mapping[str, bytes], *, model: EmbeddingModel
+    ) -> MemoryLedger:
+        """One that holds memories of a user as they are given, whatever they say alike, with packed vectors by id."""
+        ledger = cls(model)
+        held = ledger._users[user] = User(revision=1)
+        for number, record in enumerate(records, 1):
+            known = {model: vectors[record.id]} if record.id in vectors else {}
+            held.rows[record.id] = Row(number, copy_of(record), 1, known)
+        ledger._row_count = len(records)
+        return ledger
 
     async def apply(
         self,
@@ -198,6 +211,11 @@ class MemoryLedger(MemoryTurns):
     ) -> list[Entry]:
         found = lines_of(self._user(scope.user), scope, memory_id=memory_id, before=before, after=after)
         return found[: checked_limit(limit)]
+
+    async def altered(self, user: str, since: datetime) -> list[Entry]:
+        lines = [line for line in self._user(user).entries if line.at > since]
+        changed = {line.memory_id for line in lines if line.verb is not Verb.ADD}
+        return [line for line in lines if line.memory_id in changed]
 
     async def entry(self, scope: Scope, entry_id: int) -> Entry:
         for entry in self._user(scope.user).entries:

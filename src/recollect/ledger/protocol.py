@@ -163,6 +163,13 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Protocol):
         """
         ...
 
+    async def altered(self, user: str, since: datetime) -> list[Entry]:
+        """The lines since a moment of all memories of the user that were changed since, the oldest first.
+
+        Those that were only added are left out.
+        """
+        ...
+
     async def entry(self, scope: Scope, entry_id: int) -> Entry:
         """One line of history."""
         ...

@@ -9,7 +9,7 @@ from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Filter, Listing, Not, Op, Where, both
 from recollect.model.times import now
 
-# What was forgotten is gone from every moment; what waits for review never held.
+# What is forgotten today, or waits for review, holds at no moment; how it stood before, history tells.
 HELD = (Status.ACTIVE, Status.SUPERSEDED)
 
 

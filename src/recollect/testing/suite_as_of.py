@@ -189,6 +189,21 @@ class AsOfSuite:
         assert [each.record for each in found] == [await now_of(ledger, old)]
         assert await ledger.fetch(ANN, [row], filter=EVERYTHING) == []
 
+    async def test_what_was_changed_since_a_moment_is_told_with_all_its_lines(self, ledger: Ledger) -> None:
+        one, two, _ = await add(ledger, memory("one"), memory("two"), memory("three"))
+        await add(ledger, memory("bob's", id="bobs", scope=BOB))
+        before = now()
+        await change(ledger, Update(one.id, {"content": "one more"}))
+        middle = (await last_entry(ledger)).at
+        (late,) = await add(ledger, memory("late"))
+        await change(ledger, Forget(late.id), Forget(two.id), Update(one.id, {"content": "one"}))
+        lines = await ledger.altered("ann", before - DAY)
+        assert {line.memory_id for line in lines} == {one.id, two.id, late.id}
+        assert [line.id for line in lines] == sorted(line.id for line in lines)
+        since = await ledger.altered("ann", middle)
+        assert [str(line.verb) for line in since] == ["add", "forget", "forget", "update"]
+        assert await ledger.altered("ann", now() + DAY) == await ledger.altered("bob", before - DAY) == []
+
     async def test_a_moment_of_another_zone_is_the_same_moment(self, ledger: Ledger) -> None:
         await add(ledger, memory("tea", valid_to=NOON + DAY))
         for hours in (-8, 0, 5.5, 14):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from recollect.cli.asking import AS_OF, moment
 from recollect.cli.command import Command
 from recollect.cli.filters import filter_options
 from recollect.cli.given import Given, pass_given
@@ -27,6 +28,7 @@ _STATUS_HELP = f"{', '.join(Status)} or all. [default: active]"
         "recollect list --user alex",
         "recollect list --user alex --category preference --since 2026-03-01 --limit 50",
         "recollect list --user alex --status forgotten",
+        "recollect list --user alex --as-of 2026-03-15",
     ),
 )
 @limit_option("How many at once.")
@@ -34,10 +36,18 @@ _STATUS_HELP = f"{', '.join(Status)} or all. [default: active]"
 @click.option("--status", type=_STATUSES, metavar="STATUS", default="active", help=_STATUS_HELP)
 @click.option("--turns", is_flag=True, help="What was said as well.")
 @click.option("--oldest", is_flag=True, help="Oldest first.")
+@AS_OF
 @filter_options
 @pass_given
 def list_(
-    given: Given, limit: int, cursor: str | None, status: str, turns: bool, oldest: bool, filter: Filter
+    given: Given,
+    limit: int,
+    cursor: str | None,
+    status: str,
+    turns: bool,
+    oldest: bool,
+    as_of: str | None,
+    filter: Filter,
 ) -> None:
     """List memories, newest first."""
     statuses = tuple(Status) if status == "all" else (Status(status),)
@@ -50,12 +60,13 @@ def list_(
             order="oldest" if oldest else "newest",
             limit=limit,
             cursor=cursor,
+            as_of=moment(as_of, name="--as-of"),
         )
     if given.json:
         print_json(page.to_dict())
         return
     if not len(page):
-        _say_nothing(given, narrowed=filter != EVERYTHING or status != "active" or cursor is not None)
+        _say_nothing(given, narrowed=filter != EVERYTHING or status != "active" or bool(cursor or as_of))
         return
     shown = [ID, CREATED, CATEGORY, *([_STATUS] if len(statuses) > 1 else []), MEMORY]
     rows = [

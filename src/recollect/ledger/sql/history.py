@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from recollect.errors import NotFound
@@ -12,7 +13,7 @@ from recollect.model.change import By, Entry, Verb
 from recollect.model.query import checked_limit
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros
+from recollect.model.times import from_micros, to_micros
 
 ENTRY_COLUMNS = "id, batch, memory_id, verb, at, who, why, version, before, after, undoes"
 
@@ -71,4 +72,15 @@ async def history(
         sql += " AND id > :after"
     way = "DESC" if after is None else "ASC"
     rows = await tx.rows(f"SELECT {ENTRY_COLUMNS} FROM history WHERE {sql} ORDER BY id {way} LIMIT :limit", params)
+    return [entry_from_row(row) for row in rows]
+
+
+async def altered(tx: Tx, user: str, since: datetime) -> list[Entry]:
+    """The lines since a moment of all memories of the user that were changed since, the oldest first."""
+    test = "user_id = :user AND at > :since"
+    rows = await tx.rows(
+        f"SELECT {ENTRY_COLUMNS} FROM history WHERE {test} AND memory_id IN "
+        f"(SELECT memory_id FROM history WHERE {test} AND verb <> 'add') ORDER BY id",
+        {"user": user, "since": to_micros(since)},
+    )
     return [entry_from_row(row) for row in rows]

@@ -147,6 +147,9 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
             of=scope.user,
         )
 
+    async def altered(self, user: str, since: datetime) -> list[Entry]:
+        return await self._engine.read(lambda tx: history_sql.altered(tx, user, since), of=user)
+
     async def entry(self, scope: Scope, entry_id: int) -> Entry:
         return await self._engine.read(lambda tx: history_sql.entry(tx, scope, entry_id), of=scope.user, quick=True)
 

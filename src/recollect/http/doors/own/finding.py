@@ -43,7 +43,7 @@ class Asked(Given):
     filters: Filters = Field(default_factory=dict)
     min_score: Share = unsaid()
     at: Time | None = Field(default=None, description='"Last March" is meant from here; by default from now.')
-    as_of: Time | None = Field(default=None, description="Answers from what held at that moment.")
+    as_of: Time | None = Field(default=None, description="Answers from what held at that moment, as it was then.")
     trace: bool = Field(default=False, description="Tells every candidate with all its scores and what became of it.")
 
 

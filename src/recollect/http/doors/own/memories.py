@@ -26,6 +26,7 @@ from recollect.http.doors.own.filter_schema import Filters
 from recollect.http.doors.own.repeating import IdempotencyKey, repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import (
+    AsOf,
     Changed,
     Cursor,
     Embedding,
@@ -36,9 +37,10 @@ from recollect.http.doors.own.shapes import (
     Memory,
     MemoryFields,
     MemoryPage,
+    Time,
     unsaid,
 )
-from recollect.model.asked import read_once
+from recollect.model.asked import read_once, read_time
 from recollect.model.filters import read_filter, where
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both
@@ -96,6 +98,9 @@ class Wanted(Given):
     order: Literal["newest", "oldest"] = "newest"
     limit: Annotated[int, Field(ge=1, le=1000), Even] = 100
     cursor: str | None = Field(default=None, max_length=4000, pattern=r"^[A-Za-z0-9_-]+$")
+    as_of: Time | None = Field(
+        default=None, description="Lists what held at that moment, as it was then; statuses are left out."
+    )
 
 
 class Unwanted(Given):
@@ -126,8 +131,12 @@ async def list_memories(
     order: Annotated[Literal["newest", "oldest"], Query(description="Which come first.")] = "newest",
     limit: Limit = 100,
     cursor: Cursor = None,
+    as_of: AsOf = None,
 ) -> JSONResponse:
-    """List the memories in the scope, a page at a time. `POST /list` takes every filter."""
+    """List the memories in the scope, a page at a time. `POST /list` takes every filter.
+
+    With `as_of` only what held at that moment is listed, as it was then, so no other status can be asked for.
+    """
     chosen: list[Filter] = [
         where(name, Op.IN, [str(each) for each in wanted])
         for name, wanted in (("category", category), ("type", type), ("level", level))
@@ -136,7 +145,7 @@ async def list_memories(
     chosen += [where("key", Op.EQ, key)] if key is not None else []
     chosen += [where("tags", Op.CONTAINS, each) for each in tag or ()]
     listing = _listing(And(tuple(chosen)), status or (), turns=turns, order=order, limit=limit, cursor=cursor)
-    return _page(await service.find(place, listing))
+    return _page(await service.find(place, listing, as_of=read_time(as_of, name="as_of")))
 
 
 @memories.post("/list", response_model=MemoryPage, responses=failing(413))
@@ -146,7 +155,7 @@ async def list_memories_by_filter(wanted: Wanted, place: Place, service: Serving
     listing = _listing(
         filter, wanted.statuses, turns=wanted.turns, order=wanted.order, limit=wanted.limit, cursor=wanted.cursor
     )
-    return _page(await service.find(place, listing))
+    return _page(await service.find(place, listing, as_of=read_time(wanted.as_of, name="as_of")))
 
 
 def _listing(filter: Filter, statuses: Any, *, turns: bool, cursor: str | None, **more: Any) -> Listing:
@@ -208,9 +217,9 @@ async def forget_memories(unwanted: Unwanted, place: Place, by: Acting, service:
     response_model=Memory,
     responses={200: {"description": "The memory.", "headers": VERSIONED}, **failing(404)},
 )
-async def get_memory(memory_id: str, place: OfMemory, service: Serving) -> JSONResponse:
-    """One memory, in whatever state it is."""
-    return answered((await service.get(place, memory_id)).to_dict())
+async def get_memory(memory_id: str, place: OfMemory, service: Serving, as_of: AsOf = None) -> JSONResponse:
+    """One memory, in whatever state it is, or was at the moment `as_of`; 404 if it was not there yet."""
+    return answered((await service.get(place, memory_id, as_of=read_time(as_of, name="as_of"))).to_dict())
 
 
 @memories.patch(

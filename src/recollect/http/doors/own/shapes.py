@@ -35,6 +35,9 @@ Embedding = Annotated[
     Field(min_length=1, max_length=16384, description="A ready-made vector of the embedding model in use."),
 ]
 
+AsOf = Annotated[
+    Time | None, Query(description="What held at that moment, as it was then.", examples=["2026-03-15T10:00:00Z"])
+]
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 Cursor = Annotated[
     str | None,

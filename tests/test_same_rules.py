@@ -289,6 +289,11 @@ RULES = """
 ! The user eats gluten | The user eats gluten-free
 ! The user eats gluten | The user eats gluten free
 ! The user lives in room 3A | The user lives in room 3B
+# What is over is no more.
+= The user's marriage is over now | The user's marriage is over
+! The user's guitar lessons are over | The user has guitar lessons
+! The user's love of cheese pizza is over | The user loves cheese pizza
+! The user is over 30 | The user is 30
 # A fire is made, lit, built or started.
 = The scouts are making a fire | The scouts are lighting a fire
 = The user built a fire on the beach | The user started a fire on the beach

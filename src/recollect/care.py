@@ -102,7 +102,8 @@ class Care(Reviewing):
         if not quotas.least or not await is_over(scope, ledger=self._ledger, quotas=quotas):
             return
         try:
-            if not (await self._chore(Chore.QUOTA, Scope(scope.user), Run())).more:
+            just = Run(since=now() - timedelta(seconds=_JUST_S))
+            if not (await self._chore(Chore.QUOTA, Scope(scope.user), just)).more:
                 return
         except RecollectError as error:
             # What was added is kept, whatever becomes of this.

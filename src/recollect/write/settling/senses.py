@@ -9,7 +9,7 @@ from recollect.write.settling.tokens import LACKING, Token
 
 _DOUBLE = frozenset(
     "called left under below doctor professor prof consider considers considered before following down aged "
-    "pair little small ex broke free".split()
+    "pair little small ex broke free over".split()
 )
 _TITLES = frozenset("doctor professor prof".split())
 _DETERMINES = frozenset("a an the my our his her their your user's 's".split())
@@ -23,6 +23,9 @@ _SUBSTANCES = frozenset(
     "gluten sugar dairy lactose alcohol caffeine nut peanut meat fat salt egg soy wheat drug smoke debt tax".split()
 )
 _PLACING = frozenset(["in", "from", "to"])
+_ENDING = frozenset(["", "now", "and", "but", "since", "for"])
+# What is no more.
+FINISHED = "overandout"
 
 
 # English words that are small words elsewhere, each with a form that is nothing but English.
@@ -102,6 +105,9 @@ def _meant(word: str, before: str, after: Token) -> str:
     if word == "free":
         # "Gluten free" is written with a hyphen or without.
         return LACKING if before in _SUBSTANCES else word
+    if word == "over":
+        # What is over is no more; who is over 30 is older.
+        return FINISHED if before in _BEING and after[0] in _ENDING else word
     if word == "broke":
         # Who broke a vase need not be broke.
         return "penniless" if before in _BEING else word

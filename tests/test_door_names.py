@@ -137,6 +137,14 @@ def test_the_headers_of_a_chat_find_its_session(tmp_path: Path) -> None:
             assert client.get("/api/sessions/mon/memories", headers={**EVE, **project}).status_code == 404
 
 
+def test_a_chat_reads_a_name_as_it_was_sent(tmp_path: Path) -> None:
+    with ScriptedLLM() as llm, served(tmp_path, upstream_url=llm.base_url) as client:
+        body = {"model": "m", "messages": [{"role": "user", "content": "My name is José."}]}
+        named = {"X-Memory-User": "José".encode(), "X-Memory-Session": "märz".encode()}
+        assert client.post("/v1/chat/completions", json=body, headers=named).status_code == 200
+        assert client.get("/api/sessions/märz/memories", params={"user_id": "José"}).status_code == 200
+
+
 def test_every_door_honours_the_header(client: TestClient) -> None:
     keep(client, "The boiler is made by Vaillant")
     ann = {"X-Memory-User": "ann"}
@@ -146,6 +154,17 @@ def test_every_door_honours_the_header(client: TestClient) -> None:
         assert len(client.post("/api/react/facts/retrieve", json=asked, headers=headers).json()["facts"]) == count
         assert len(client.post("/search", json=asked, headers=headers).json()["results"]) == count
         assert len(client.get("/memories", headers=headers).json()["results"]) == count
+
+
+@pytest.mark.parametrize("name", ["José", "日本", "Ζωή"])
+def test_a_name_in_a_header_is_read_as_it_was_sent(client: TestClient, name: str) -> None:
+    sent = {"X-Memory-User": name.encode()}
+    client.post("/v1/memory", json={"content": SAID, "user_id": name})
+    assert client.get("/v1/memory", headers=sent).json()["total"] == 1
+    assert client.get("/recollect/v1/memories", headers=sent).json()["results"][0]["memory"] == SAID
+    assert client.get("/recollect/v1/memories", headers=sent, params={"user_id": name}).status_code == 200
+    client.post("/api/sessions", json={"sessionId": "s"}, headers=sent)
+    assert client.get("/api/sessions/s/memories", params={"user_id": name}).status_code == 200
 
 
 def test_a_project_that_a_header_names_is_not_gone_beyond(client: TestClient) -> None:

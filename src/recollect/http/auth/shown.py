@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from recollect.http.header_text import header_text
 from recollect.model.key import KEY_PREFIX
 
 Header = tuple[bytes, bytes]
@@ -42,15 +43,15 @@ def read_shown(headers: Sequence[Header], *, user_header: bytes, project_header:
         elif name in _KEY_HEADERS:
             shown.key = shown.key or _key_in(value)
         elif name == user_header:
-            shown.users += (_text(value),)
+            shown.users += (header_text(value),)
         elif name == b"x-memory-user":
-            shown.named_users += (_text(value),)
+            shown.named_users += (header_text(value),)
         elif name == b"x-memory-project":
-            shown.named_projects += (_text(value),)
+            shown.named_projects += (header_text(value),)
         elif name == b"x-forwarded-for":
             shown.forwarded = value.rpartition(b",")[2].strip().decode("latin-1")
         elif project_header and name == project_header:
-            shown.projects += (_text(value),)
+            shown.projects += (header_text(value),)
     return shown
 
 
@@ -72,11 +73,3 @@ def _key_in(value: bytes) -> str:
         if scheme.lower() not in _SCHEMES or not text.startswith(_PREFIX):
             return ""
     return text.decode("latin-1")
-
-
-def _text(value: bytes) -> str:
-    """An id in a header: gateways write UTF-8."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")

@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Request
 
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
+from recollect.http.header_text import Sent, as_sent
 from recollect.http.late_service import service_of
 from recollect.model.text import MAX_ID_CHARS
 from recollect.service import Service
@@ -18,17 +19,17 @@ _USER, _PROJECT = "X-Memory-User", "X-Memory-Project"
 # As a header carries it, and as a scope takes it.
 _NAMED = {"max_length": MAX_ID_CHARS, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
 NamedUser = Annotated[
-    str | None, Header(alias=_USER, **_NAMED, description="Whose memory it is, as for chats.", examples=["alex"])
+    Sent | None, Header(alias=_USER, **_NAMED, description="Whose memory it is, as for chats.", examples=["alex"])
 ]
 NamedProject = Annotated[
-    str | None, Header(alias=_PROJECT, **_NAMED, description="One of the user's projects.", examples=["hawaii"])
+    Sent | None, Header(alias=_PROJECT, **_NAMED, description="One of the user's projects.", examples=["hawaii"])
 ]
 
 
 def caller_of(request: Request) -> Caller:
     """Who asks; whoever may speak for any user speaks for the one that a header names, and for no other."""
     caller, headers = auth.caller_of(request), request.headers
-    user, project = headers.get(_USER) or None, headers.get(_PROJECT) or None
+    user, project = as_sent(headers.get(_USER)) or None, as_sent(headers.get(_PROJECT)) or None
     return replace(caller, user=caller.user or user, named_project=project)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from recollect.http.header_text import header_text
 from recollect.http.proxy.steering import HEADER_PREFIX
 from recollect.http.upstream.protocol import Header
 
@@ -21,7 +22,7 @@ def by_name(headers: Iterable[Header]) -> dict[str, str]:
     """The headers as they are looked up; of several with one name the first, so that nobody can override it."""
     found: dict[str, str] = {}
     for name, value in headers:
-        found.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+        found.setdefault(name.decode("latin-1").lower(), header_text(value))
     return found
 
 

@@ -1,0 +1,23 @@
+"""What a header says: most who send one write UTF-8, while the framework reads Latin-1."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+
+def header_text(value: bytes) -> str:
+    """The text of a header."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def as_sent(value: Any) -> Any:
+    """The text of a header that was read as Latin-1, as it was sent."""
+    return header_text(value.encode("latin-1", "replace")) if isinstance(value, str) and not value.isascii() else value
+
+
+Sent = Annotated[str, BeforeValidator(as_sent)]

@@ -82,7 +82,7 @@ def test_a_key_may_be_shown_as_clients_do(client: TestClient, header: Any) -> No
         "writes": False,
         "is_unknown": False,
         "named_project": None,
-        "scope": {"user": "ann", "project": "p", "session": ""},
+        "scope": {"user": "ann", "project": "p", "session": "", "everywhere": False},
     }
 
 
@@ -132,7 +132,7 @@ def test_a_key_of_one_project_speaks_for_no_other(client: TestClient) -> None:
     assert client.get("/whoami", headers=headers, params={"project_id": "q"}).status_code == 403
     anyones = bearer(make_key(client, everyone=True, project="p"))
     scope = client.get("/whoami", headers=anyones, params={"user_id": "bob"}).json()["scope"]
-    assert scope == {"user": "bob", "project": "p", "session": ""}
+    assert scope == {"user": "bob", "project": "p", "session": "", "everywhere": False}
 
 
 def test_a_key_for_everyone_has_to_name_a_user(client: TestClient) -> None:
@@ -185,7 +185,7 @@ def test_the_headers_of_a_gateway_can_have_other_names(tmp_path: Path) -> None:
     names = {"gateway_user_header": "X-Auth-User", "gateway_project_header": "X-Auth-Project"}
     with serving(tmp_path, peer="10.1.2.3", **GATEWAY, **names) as client:
         answer = client.get("/whoami", headers={"X-Auth-User": "Jürgen".encode(), "X-Auth-Project": "p"}).json()  # type: ignore[dict-item]
-        assert answer["scope"] == {"user": "Jürgen", "project": "p", "session": ""}
+        assert answer["scope"] == {"user": "Jürgen", "project": "p", "session": "", "everywhere": False}
         assert client.get("/whoami", headers={"x-authz-user-id": "ann"}).status_code == 401
 
 

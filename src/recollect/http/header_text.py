@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BeforeValidator
 
@@ -17,7 +17,9 @@ def header_text(value: bytes) -> str:
 
 def as_sent(value: Any) -> Any:
     """The text of a header that was read as Latin-1, as it was sent."""
-    return header_text(value.encode("latin-1", "replace")) if isinstance(value, str) and not value.isascii() else value
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return header_text(value.encode("latin-1", "replace"))
 
 
-Sent = Annotated[str, BeforeValidator(as_sent)]
+SENT = BeforeValidator(as_sent)

@@ -9,7 +9,7 @@ from fastapi import Depends, Header, Request
 
 from recollect.http.auth import caller as auth
 from recollect.http.auth.caller import Caller
-from recollect.http.header_text import Sent, as_sent
+from recollect.http.header_text import SENT, as_sent
 from recollect.http.late_service import service_of
 from recollect.model.text import MAX_ID_CHARS
 from recollect.service import Service
@@ -19,10 +19,12 @@ _USER, _PROJECT = "X-Memory-User", "X-Memory-Project"
 # As a header carries it, and as a scope takes it.
 _NAMED = {"max_length": MAX_ID_CHARS, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
 NamedUser = Annotated[
-    Sent | None, Header(alias=_USER, **_NAMED, description="Whose memory it is, as for chats.", examples=["alex"])
+    str | None,
+    Header(alias=_USER, **_NAMED, description="Whose memory it is, as for chats.", examples=["alex"]),
+    SENT,
 ]
 NamedProject = Annotated[
-    Sent | None, Header(alias=_PROJECT, **_NAMED, description="One of the user's projects.", examples=["hawaii"])
+    str | None, Header(alias=_PROJECT, **_NAMED, description="One of the user's projects.", examples=["hawaii"]), SENT
 ]
 
 

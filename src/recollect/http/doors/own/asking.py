@@ -12,7 +12,7 @@ from fastapi import Depends, Header, Path, Query, Request
 from recollect.errors import MissingUser, NotAllowed
 from recollect.http.auth.caller import Asking
 from recollect.http.doors.own.routing import Serving
-from recollect.http.header_text import Sent
+from recollect.http.header_text import SENT
 from recollect.model.asked import read_by
 from recollect.model.change import By
 from recollect.model.scope import Scope
@@ -25,7 +25,7 @@ _NAMED = {"max_length": 300, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
 async def named_user(
     caller: Asking,
     x_memory_user: Annotated[
-        Sent | None, Header(**_NAMED, description="The user whose memories these are.", examples=["alex"])
+        str | None, Header(**_NAMED, description="The user whose memories these are.", examples=["alex"]), SENT
     ] = None,
     user_id: Annotated[
         str | None,
@@ -67,7 +67,7 @@ async def memory_of(
 
 async def project_of(
     x_memory_project: Annotated[
-        Sent | None, Header(**_NAMED, description="One of the user's projects.", examples=["hawaii"])
+        str | None, Header(**_NAMED, description="One of the user's projects.", examples=["hawaii"]), SENT
     ] = None,
     project_id: Annotated[
         str | None,
@@ -80,7 +80,7 @@ async def project_of(
 
 async def session_of(
     x_memory_session: Annotated[
-        Sent | None, Header(**_NAMED, description="A session of the project or user.", examples=["monday"])
+        str | None, Header(**_NAMED, description="A session of the project or user.", examples=["monday"]), SENT
     ] = None,
     session_id: Annotated[
         str | None,
@@ -104,8 +104,9 @@ async def scope_of(
 async def actor_of(
     caller: Asking,
     x_memory_by: Annotated[
-        Sent,
+        str,
         Header(**_NAMED, min_length=1, description="Who does this, as history tells it.", examples=["dana"]),
+        SENT,
     ] = _NOBODY,
     x_memory_actor: Annotated[
         Literal["person", "agent"],

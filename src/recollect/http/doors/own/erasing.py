@@ -8,7 +8,6 @@ from fastapi import Body, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.errors import InvalidInput
 from recollect.http.doors.own.answers import WRITING, answered, failing
 from recollect.http.doors.own.asking import Acting, User
 from recollect.http.doors.own.repeating import IdempotencyKey, repeatable
@@ -134,7 +133,7 @@ class Receipts(BaseModel):
 
 
 @erasing.post("/erase", response_model=ReceiptTold, responses={**WRITING, **failing(404, 409)})
-@repeatable(erases=True)
+@repeatable(erases=True, keyless=lambda given: isinstance(given["wanted"], _Everything))
 async def erase(
     wanted: Annotated[ToErase, Body(openapi_examples={
         "a memory": {"value": {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"}},
@@ -159,8 +158,6 @@ async def erase(
             scope, what = Scope(user, wanted.project_id or "", wanted.session_id), Erase(Target.SESSION)
         case _Project():
             scope, what = Scope(user, wanted.project_id), Erase(Target.PROJECT)
-        case _Everything() if idempotency_key is not None:
-            raise InvalidInput("where all of a user is erased no key is kept either: leave Idempotency-Key out")
         case _Everything():
             pass
     return answered((await service.care.erase(scope, what, by=by)).to_dict())

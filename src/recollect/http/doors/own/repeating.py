@@ -116,15 +116,20 @@ async def _digest(request: Request, caller: Caller) -> str:
 Repeats = Annotated[Repeating, Depends(_repeating)]
 
 
-def repeatable(*, redo: bool = True, erases: bool = False) -> Callable[[_Endpoint], _Endpoint]:
+def repeatable(
+    *, redo: bool = True, erases: bool = False, keyless: Callable[[Mapping[str, Any]], bool] = lambda given: False
+) -> Callable[[_Endpoint], _Endpoint]:
     """Have an endpoint take an Idempotency-Key; `redo` says that doing it twice is doing it once.
 
-    What cannot be done again without a second effect stays undone if whoever began it has ended.
+    What cannot be done again without a second effect stays undone if whoever began it has ended. What is `keyless`
+    is done each time, and nothing is kept of its key.
     """
 
     def taking(endpoint: _Endpoint) -> _Endpoint:
         @wraps(endpoint)
         async def answer(*, repeats: Repeating, **given: Any) -> JSONResponse:
+            if keyless(given):
+                return await endpoint(**given)
             return await repeats.answer(lambda: endpoint(**given), redo=redo, erases=erases)
 
         signature = inspect.signature(endpoint)

@@ -45,7 +45,8 @@ def test_anothers_responses_and_unknown_ones_are_not_found_alike(server: Running
                 bob.responses.create(model="m", input="Go on", previous_response_id=id)
         assert len(llm.answers) == count
         assert ann.responses.retrieve(made.id).id == made.id
-        assert ann.responses.retrieve(made.id, extra_query={"user": "bob"}).id == made.id
+        with pytest.raises(openai.PermissionDeniedError, match="two users"):
+            ann.responses.retrieve(made.id, extra_query={"user": "bob"})
 
 
 def test_input_items_come_in_pages(sdk: openai.OpenAI) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from recollect.errors import InvalidInput, NotFound
+from recollect.errors import NotFound
 from recollect.index.exact import ExactIndex
 from recollect.ledger.cursors import page_of
 from recollect.ledger.fields import from_plain
@@ -59,8 +59,9 @@ class Past:
 
 async def find(scope: Scope, listing: Listing, moment: datetime, *, ledger: Ledger) -> Page:
     """The memories of a listing that held at a moment, as they were then, a page at a time."""
-    if listing.statuses != (Status.ACTIVE,):
-        raise InvalidInput("as_of lists what held at that moment; leave the status out")
+    if Status.ACTIVE not in listing.statuses:
+        # What held was active then.
+        return page_of([], listing.limit)
     lines = await _altered(scope.user, moment, ledger)
     # What passes today may not have passed then.
     asked = replace(listing, statuses=tuple(Status), filter=And(()), limit=_PAGE) if lines else None

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from recollect.write.settling.lexicon import ENDED, PERSON, USER
+from recollect.write.settling.lexicon import ENDED, PERSON, USER, WANT
 from recollect.write.settling.reader import read
 from recollect.write.settling.reading import Reading
 from recollect.write.settling.relation import turned_round
@@ -31,6 +31,7 @@ _MOST_PARTS = 200
 _STEM = 5
 # Before the name of a thing that words of all kinds tell of.
 _TOPIC = "="
+_EXCEPT = "@except"
 # A point within a number or a name ends nothing.
 _SENTENCE = re.compile(r"(?:[^.!?;\n]|[.](?=[^\s.!?;]))+[.!?]*")
 _FIRST = re.compile(r"\W*([^\W_]+)\s*([,.!–—-]*)\s*(?=\w)")
@@ -50,6 +51,7 @@ class _Words:
     doubting: re.Pattern[str]
     likewise: re.Pattern[str]
     supposing: re.Pattern[str]
+    recalling: re.Pattern[str]
     joint: re.Pattern[str]
     opening: frozenset[str]
     denying: frozenset[str]
@@ -105,8 +107,14 @@ def parts_of(text: str) -> list[Part]:
 def turned(content: str, parts: Sequence[Part]) -> str:
     """Why the statement is not what the parts say; empty if it is, or if none of them tells of it."""
     claim = _part(content.replace("’", "'"), None, last=False, likewise=False)
-    wrong = [_turned(claim, part) for part in _nearest(claim, parts)]
-    return wrong[0] if wrong and all(wrong) else ""
+    nearest = _nearest(claim, parts)
+    wrong = [_turned(claim, part) for part in nearest]
+    if not wrong or not all(wrong):
+        return ""
+    # What the rest of it comes from may bear it out: "Should I take the job? They offered me 80k".
+    told = frozenset().union(*(_shared(claim, part) for part in nearest))
+    rest = (part for part in parts if part not in nearest and not _shared(claim, part) <= told)
+    return wrong[0] if all(_turned(claim, part) for part in rest) else ""
 
 
 def _turned(claim: Part, part: Part) -> str:
@@ -213,7 +221,7 @@ def _with_before(
 def _asks(plain: Sequence[str], text: str, *, last: bool) -> bool:
     """Whether it asks or supposes something of the one who speaks, rather than telling it."""
     known = _words()
-    if known.supposing.match(text):
+    if known.supposing.match(text) and not known.recalling.match(text):
         return True
     if not last or len(plain) < 3 or not known.telling.isdisjoint(plain):
         return False
@@ -272,11 +280,13 @@ def _denies(claim: Part, part: Part) -> bool:
     if bool(claim.negated) == bool(part.negated):
         return False
     no, yes = (claim, part) if claim.negated else (part, claim)
-    if _is_adverse(yes, no) or _count(no) > 1:
+    if _is_adverse(yes, no) or _count(no) > 1 or _EXCEPT in no.reading.marks:
         return False
-    if ENDED in no.reading.marks and not _words().former.isdisjoint(yes.plain):
+    denied = {word for word in no.negated if word and _has(word, yes.words)}
+    if WANT in claim.reading.marks - part.reading.marks or denied <= yes.reading.lesser:
+        # Who has never been there may want to go; who would rather not fly prefers trains to flying.
         return False
-    return any(_has(word, yes.words) for word in no.negated if word)
+    return ENDED not in no.reading.marks or _words().former.isdisjoint(yes.plain)
 
 
 def _denies_topic(claim: Part, part: Part) -> bool:
@@ -341,6 +351,7 @@ def _words() -> _Words:
         doubting=re.compile(rf"\b{_either(told['doubting'])}\b", re.IGNORECASE),
         likewise=re.compile(rf"\b{_either(told['likewise'])}(?=\W*$|[.,!?]| too\b| as well\b)"),
         supposing=re.compile(rf"{_either(told['supposing'])}\b"),
+        recalling=re.compile(rf"{_either(told['recalling'])}\b"),
         joint=re.compile(
             rf"\s*[,:–—]\s*(?:(?:{joining})\s+)?(?={starting}\b|(?:{contrasting})\b)"
             rf"|\s+(?:{joining})\s+(?={starting}\b|(?:{contrasting})\b)|\s*,?\s+(?:but|aber|mais|pero|ma)\s+",
@@ -356,7 +367,7 @@ def _words() -> _Words:
     )
 
 
-_PATTERNS = ("affirming", "doubting", "likewise", "supposing")
+_PATTERNS = ("affirming", "doubting", "likewise", "supposing", "recalling")
 
 
 def _either(listed: str) -> str:

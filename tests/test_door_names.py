@@ -167,6 +167,16 @@ def test_a_name_in_a_header_is_read_as_it_was_sent(client: TestClient, name: str
     assert client.get("/api/sessions/s/memories", params={"user_id": name}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "name", [{"user_id": [""]}, {"user_id": "a\tb"}, {"run_id": {"icontains": "a\tb"}}, {"agent_id": "x" * 400}]
+)
+def test_a_name_that_nobody_can_have_is_refused_wherever_a_filter_has_it(client: TestClient, name: Any) -> None:
+    for filters in (name, {"NOT": [name]}, {"AND": [{"user_id": "bob"}, name]}):
+        asked = {"query": "tea", "filters": filters, "user_id": "ann"}
+        assert client.post("/search", json=asked, headers={"X-Memory-User": "ann"}).status_code == 400
+        assert client.post("/v2/memories/", json=asked, headers={"X-Memory-User": "ann"}).status_code == 400
+
+
 def test_a_project_that_a_header_names_is_not_gone_beyond(client: TestClient) -> None:
     keep(client, "In a project", project_id="pa")
     keep(client, "In none")

@@ -14,6 +14,8 @@ from recollect.model.query import MAX_VALUES
 from recollect.model.text import MAX_ID_CHARS
 
 FILTER, METADATA = "Mem0Filter", "Mem0MetadataFilter"
+# What says which memories go leaves no name empty: it would mean those that have none.
+FILTER_TO_DELETE = "Mem0FilterToDelete"
 # What stands for an entity of theirs, such as "agent:cook", is no longer than a user may be called.
 MOST_CHARS = {f"{kind}_id": MAX_ID_CHARS - len(owner(kind, "")) for kind in KINDS}
 _MOST = 2**62
@@ -31,7 +33,6 @@ _TIME = {
 _JSON = {"anyOf": [_TEXT, _NUMBER, {"type": "boolean"}]}
 _NULL = {"type": "null"}
 _ANY = {"const": "*", "description": "Any value."}
-_ITSELF = {"$ref": f"#/components/schemas/{FILTER}"}
 _ORDERING = ("gt", "gte", "lt", "lte")
 
 Filters = Annotated[
@@ -58,13 +59,18 @@ def filter_schemas() -> dict[str, Any]:
         "additionalProperties": compared,
         "examples": [{"kitchen": "vegan"}],
     }
-    return {FILTER: _filter(compared), METADATA: metadata}
+    return {
+        FILTER: _filter(FILTER, compared),
+        FILTER_TO_DELETE: _filter(FILTER_TO_DELETE, compared, minLength=1),
+        METADATA: metadata,
+    }
 
 
-def _filter(compared: Mapping[str, Any]) -> dict[str, Any]:
-    several = {"type": "array", "items": _ITSELF}
+def _filter(itself: str, compared: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    another = {"$ref": f"#/components/schemas/{itself}"}
+    several = {"type": "array", "items": another}
     agent, app, run = (
-        {"type": "string", "maxLength": MOST_CHARS[name], "pattern": NO_CONTROL}
+        {"type": "string", "maxLength": MOST_CHARS[name], "pattern": NO_CONTROL, **more}
         for name in ("agent_id", "app_id", "run_id")
     )
     text, category, time = _compared(_TEXT, null=True), _several(_TEXT), _compared(_TIME, ordered=_TIME, words=None)
@@ -78,7 +84,7 @@ def _filter(compared: Mapping[str, Any]) -> dict[str, Any]:
         "properties": {
             "AND": several,
             "OR": several,
-            "NOT": {"anyOf": [_ITSELF, several]},
+            "NOT": {"anyOf": [another, several]},
             "user_id": _several({**_NAME, "type": ["string", "null"]}, ("eq", "ne", "in", "nin")),
             "agent_id": _compared(agent, ordered=agent, words=agent, null=True),
             "app_id": _compared(app, ordered=app, words=app, null=True),

@@ -7,18 +7,23 @@ memory is one in its metadata.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import InvalidFilter
+from recollect.http.doors.given import NAME, NO_CONTROL
+from recollect.http.doors.mem0_filter_schema import MOST_CHARS
 from recollect.http.doors.mem0_names import FIELDS, KINDS, TOLD_IN_METADATA, owner
 from recollect.model.filters import MAX_DEPTH, read_filter, where
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
+from recollect.model.text import MAX_ID_CHARS
 
 NOTHING: Filter = Or(())
 ANYONE = "*"
 _TIMES = {"created_at": "created_at", "updated_at": "updated_at", "timestamp": "occurred_at"}
 _OPS = {*Op, "nin", "icontains"}
+_USER, _OTHER = re.compile(NAME), re.compile(NO_CONTROL)
 
 
 def owners_named(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> set[str]:
@@ -31,6 +36,17 @@ def owners_named(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> s
             # Any agent is any agent of those users that are named.
             found |= {owner(kind, each) for each in values if each != ANYONE or kind == "user"}
     return found
+
+
+def check_names(plain: Mapping[str, Any]) -> None:
+    """Refuse names that nobody can have, also where the rest of the filter would leave them out of account."""
+    for name, value in _comparisons(plain, depth=0):
+        if name not in FIELDS:
+            continue
+        form, most = (_USER, MAX_ID_CHARS) if name == "user_id" else (_OTHER, MOST_CHARS[name])
+        for each in _texts(name, value):
+            if len(each) > most or not form.fullmatch(each):
+                raise InvalidFilter(f"{name} is compared with a name of up to {most} characters, not {each[:40]!r}")
 
 
 def left_empty(plain: Mapping[str, Any]) -> list[str]:

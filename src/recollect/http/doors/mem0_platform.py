@@ -16,7 +16,7 @@ from recollect.http.doors import mem0_work as work
 from recollect.http.doors.asking import Asking, Serving, Set
 from recollect.http.doors.door import Door, check_known
 from recollect.http.doors.finding import NO_TURNS
-from recollect.http.doors.mem0_filter_schema import FILTER, MOST_CHARS
+from recollect.http.doors.mem0_filter_schema import FILTER_TO_DELETE, MOST_CHARS
 from recollect.http.doors.mem0_names import FIELDS, entity, read_names, user_in
 from recollect.http.doors.mem0_parameters import EntityName, MemoryId, Whose
 from recollect.http.doors.own.filter_schema import MARK
@@ -40,7 +40,10 @@ Whole = Annotated[
     str | None,
     Query(
         description="Which of their memories, as a filter in JSON.",
-        json_schema_extra={"contentMediaType": "application/json", "contentSchema": {"type": "object", MARK: FILTER}},
+        json_schema_extra={
+            "contentMediaType": "application/json",
+            "contentSchema": {"type": "object", MARK: FILTER_TO_DELETE},
+        },
     ),
 ]
 

@@ -14,7 +14,7 @@ from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors.asking import Caller
 from recollect.http.doors.finding import NO_TURNS, held, looked_for, taken_on
-from recollect.http.doors.mem0_filters import ANYONE, NOTHING, filter_for, left_empty, owners_named
+from recollect.http.doors.mem0_filters import ANYONE, NOTHING, check_names, filter_for, left_empty, owners_named
 from recollect.http.doors.mem0_names import Names, read_id, shown_id
 from recollect.model.asked import read_messages
 from recollect.model.filters import where
@@ -129,6 +129,7 @@ async def listed(
 
 async def _meant(service: Service, caller: Caller, plain: Mapping[str, Any]) -> list[tuple[Scope, Filter]]:
     """Whose memories a filter speaks of, and what must hold of them."""
+    check_names(plain)
     named = owners_named(plain)
     if caller.user is not None:
         # Whoever is bound need not say so, and may name no other.

@@ -27,7 +27,6 @@ from recollect.model.text import MAX_TEXT_BYTES
 
 _SAID: list[JsonValue] = [{"role": "user", "content": "I'm allergic to peanuts"}]
 _FILTERS: dict[str, JsonValue] = {"AND": [{"user_id": "alex"}, {"created_at": {"gte": "2026-01-01"}}]}
-_NAMED: list[JsonValue] = [*one_of(*FIELDS, minLength=1)]
 _CHANGES: list[JsonValue] = [
     *one_of("text", "data", "memory"),
     *one_of("metadata", kind="object"),
@@ -88,17 +87,12 @@ _NamesInFilter = Annotated[
 
 
 class Mem0Add(Naming):
-    """What was said, to be learned from; with `infer` false, to be kept word for word. It names whose it is."""
+    """What was said, to be learned from; with `infer` false, to be kept word for word.
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                *_NAMED,
-                {"required": ["filters"], "properties": {"filters": {"type": "object", "anyOf": _NAMED}}},
-            ],
-            "examples": [{"messages": _SAID, "user_id": "alex"}],
-        }
-    )
+    Whose it is, is said by a name, by `X-Memory-User` or by the key.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"messages": _SAID, "user_id": "alex"}]})
 
     messages: Annotated[str, Field(max_length=MAX_TEXT_BYTES)] | _Message | list[_Message]
     filters: _NamesInFilter | None = Field(default=None, description="Names, where clients put them there.")
@@ -109,14 +103,9 @@ class Mem0Add(Naming):
 
 
 class Mem0Wanted(Naming):
-    """Which memories are wanted; whose, is said by a name or in the filter."""
+    """Which memories are wanted; whose, is said by a name, in the filter, by `X-Memory-User` or by the key."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [*_NAMED, *one_of("filters", kind="object", minProperties=1)],
-            "examples": [{"filters": {"user_id": "alex"}}],
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"filters": {"user_id": "alex"}}]})
 
     filters: Filters | None = None
     categories: list[Words] | None = Field(default=None, max_length=MAX_VALUES)
@@ -139,13 +128,10 @@ class Mem0Wanted(Naming):
 
 
 class Mem0Search(Mem0Wanted):
-    """What is looked for, and among which memories; whose, is said by a name or in the filter."""
+    """What is looked for, and among which memories; whose, is said as for a list."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [*_NAMED, *one_of("filters", kind="object", minProperties=1)],
-            "examples": [{"query": "What must Alex not eat?", "filters": _FILTERS, "top_k": 5}],
-        }
+        json_schema_extra={"examples": [{"query": "What must Alex not eat?", "filters": _FILTERS, "top_k": 5}]}
     )
 
     query: Text

@@ -27,6 +27,7 @@ from recollect.model.text import MAX_TEXT_BYTES
 
 _SAID: list[JsonValue] = [{"role": "user", "content": "I'm allergic to peanuts"}]
 _FILTERS: dict[str, JsonValue] = {"AND": [{"user_id": "alex"}, {"created_at": {"gte": "2026-01-01"}}]}
+_NAMED: list[JsonValue] = [*one_of(*FIELDS, minLength=1)]
 _CHANGES: list[JsonValue] = [
     *one_of("text", "data", "memory"),
     *one_of("metadata", kind="object"),
@@ -105,7 +106,13 @@ class Mem0Add(Naming):
 class Mem0Wanted(Naming):
     """Which memories are wanted; whose, is said by a name, in the filter, by `X-Memory-User` or by the key."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"filters": {"user_id": "alex"}}]})
+    # A filter may be empty where a header or the key says whose.
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [*_NAMED, *one_of("filters", kind="object")],
+            "examples": [{"filters": {"user_id": "alex"}}],
+        }
+    )
 
     filters: Filters | None = None
     categories: list[Words] | None = Field(default=None, max_length=MAX_VALUES)

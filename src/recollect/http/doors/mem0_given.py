@@ -106,10 +106,10 @@ class Mem0Add(Naming):
 class Mem0Wanted(Naming):
     """Which memories are wanted; whose, is said by a name, in the filter, by `X-Memory-User` or by the key."""
 
-    # A filter may be empty where a header or the key says whose.
+    # Where a header or the key says whose, the rest may be left out.
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": [*_NAMED, *one_of("filters", kind="object")],
+            "anyOf": [*_NAMED, {"properties": {"filters": {"type": ["object", "null"]}}}],
             "examples": [{"filters": {"user_id": "alex"}}],
         }
     )

@@ -128,6 +128,8 @@ async def test_what_other_processes_add_is_seen(tmp_path: Path, monkeypatch: pyt
         deadline = time.monotonic() + 60
         while not await refused(other):
             assert time.monotonic() < deadline
+            # What counts runs beside this: on a busy machine it comes to its turn only while this one rests.
+            await asyncio.sleep(0.2)
         assert await one.count(FULL, Listing()) <= 12
     finally:
         await one.close()

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.http.doors.own.answers import WRITING, answered, failing
 from recollect.http.doors.own.asking import Acting, User
-from recollect.http.doors.own.repeating import IdempotencyKey, repeatable
+from recollect.http.doors.own.repeating import repeatable
 from recollect.http.doors.own.routing import Serving, router
 from recollect.http.doors.own.shapes import Given, Id, Time
 from recollect.model.asked import read_time
@@ -143,7 +143,6 @@ async def erase(
     user: User,
     by: Acting,
     service: Serving,
-    idempotency_key: IdempotencyKey = None,
 ) -> JSONResponse:  # fmt: skip
     """Remove a memory, a turn, a session, a project or all of the user for good, with what was derived from it.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from recollect.write.rules.pack import Pack
-from recollect.write.rules.sentences import Sentence
+from recollect.write.sentences import Sentence
 from recollect.write.screening.others import ELIDED
 
 _SPACE = re.compile(r"\s+")

@@ -17,10 +17,10 @@ from recollect.write.rules.clauses import Clause, clauses, corrects, leads_in
 from recollect.write.rules.match import Hit, hits
 from recollect.write.rules.pack import Pack, pack_for
 from recollect.write.rules.retract import denied, ended, lost, retracted
-from recollect.write.rules.sentences import Sentence, sentence_of, sentences
+from recollect.write.sentences import Sentence, sentence_of, sentences
 from recollect.write.rules.steps import procedures
 from recollect.write.rules.talk import Talk
-from recollect.write.rules.when import dated, when_of
+from recollect.write.dates import dated, when_of
 
 SOURCE = "rules"
 _PROCEDURE_IMPORTANCE = 0.7

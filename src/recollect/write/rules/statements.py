@@ -11,8 +11,8 @@ from recollect.write.extraction.ground import denies
 from recollect.write.rules.clauses import Clause, clauses
 from recollect.write.rules.learn import is_ahead, is_unsaid, own_sentences
 from recollect.write.rules.pack import Pack, pack_for
-from recollect.write.rules.sentences import Sentence, sentences
-from recollect.write.rules.when import dated, when_of
+from recollect.write.sentences import Sentence, sentences
+from recollect.write.dates import dated, when_of
 
 
 @dataclass(frozen=True, slots=True)

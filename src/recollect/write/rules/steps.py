@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from recollect.write.rules.match import slug
 from recollect.write.rules.pack import Pack
-from recollect.write.rules.sentences import Sentence
+from recollect.write.sentences import Sentence
 
 _MOST_CHARS = 1_500
 _MOST_KEY_CHARS = 80

@@ -9,7 +9,7 @@ from recollect.write.rules.clauses import Clause, clauses
 from recollect.write.rules.match import Hit, first_hit, slug
 from recollect.write.rules.pack import Pack, pack_for
 from recollect.write.rules.retimed import bare, fitting, later
-from recollect.write.rules.sentences import sentence_of, sentences
+from recollect.write.sentences import sentence_of, sentences
 from recollect.write.rules.shapes import shaped
 
 _MOST_ANSWER_WORDS = 10

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recollect.write.rules.whose import own_lines
+from recollect.write.own_lines import own_lines
 from recollect.write.screening.others import ELIDED, own_words
 
 # A long message says what it is about in its first and last words; what lies between was pasted.

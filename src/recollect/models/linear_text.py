@@ -1,0 +1,110 @@
+"""Linear text classifiers: logistic regression over hashed n-grams, a sentence embedding and named features.
+
+A model is one `.npz` file made by a training script in `evals/`. Its weights are 8-bit integers with one scale for
+each output, so that a file with several outputs stays well below a megabyte and loads in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+_DIGIT = re.compile(r"\d")
+# Scripts without spaces between words: every character counts as a word.
+_SPACELESS = re.compile("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af])")
+MAX_CHARS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class TextInput:
+    """One text to classify: its hashed features, and the named ones with the embedding behind them."""
+
+    buckets: NDArray[np.int64]
+    dense: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class LinearTextModel:
+    """Several logistic outputs over the same features."""
+
+    outputs: tuple[str, ...]
+    sparse: Floats
+    dense: Floats
+    bias: Floats
+
+    @property
+    def bucket_count(self) -> int:
+        """Return how many hash buckets the model was trained with."""
+        return int(self.sparse.shape[0])
+
+    def logits(self, texts: Sequence[TextInput]) -> Floats:
+        """Return one row of logits for each text, in the order of `outputs`."""
+        rows = np.empty((len(texts), len(self.outputs)), np.float32)
+        for at, text in enumerate(texts):
+            total = text.dense @ self.dense + self.bias
+            if len(text.buckets):
+                # Each text counts the same, however many features it has.
+                total = total + self.sparse[text.buckets].sum(axis=0) / np.sqrt(np.float32(len(text.buckets)))
+            rows[at] = total
+        return rows
+
+
+def load_model(path: Path) -> LinearTextModel:
+    """Read a model file."""
+    with np.load(path) as stored:
+        return LinearTextModel(
+            outputs=tuple(str(name) for name in stored["outputs"]),
+            sparse=stored["sparse"].astype(np.float32) * stored["sparse_scale"],
+            dense=stored["dense"].astype(np.float32),
+            bias=stored["bias"].astype(np.float32),
+        )
+
+
+def save_model(path: Path, model: LinearTextModel) -> None:
+    """Write a model file, its hashed weights as 8-bit integers."""
+    scale = np.maximum(np.abs(model.sparse).max(axis=0), 1e-9) / 127
+    np.savez_compressed(
+        path,
+        outputs=np.array(model.outputs),
+        sparse=np.rint(model.sparse / scale).astype(np.int8),
+        sparse_scale=scale.astype(np.float32),
+        dense=model.dense.astype(np.float16),
+        bias=model.bias.astype(np.float32),
+    )
+
+
+def tokenize(text: str) -> list[str]:
+    """Return lower-case words and punctuation marks; digits become 0, characters of spaceless scripts stand alone."""
+    folded = _DIGIT.sub("0", text[:MAX_CHARS].casefold().replace("’", "'"))
+    return _WORD.findall(folded if folded.isascii() else _SPACELESS.sub(r" \1 ", folded))
+
+
+def hash_ngrams(tokens: Sequence[str], buckets: int, *, prefix: str = "", words: int = 3, chars: int = 5) -> list[int]:
+    """Return the buckets of the word n-grams up to `words` and the character n-grams from 2 to `chars`, each once."""
+    seen = {crc32(f"{prefix}{gram}".encode()) % buckets for gram in _word_ngrams(tokens, words)}
+    if chars:
+        for token in set(tokens):
+            padded = f"\x02{token}\x03"
+            for size in range(2, chars + 1):
+                for start in range(len(padded) - size + 1):
+                    seen.add(crc32(f"{prefix}\x01{padded[start : start + size]}".encode()) % buckets)
+    return sorted(seen)
+
+
+def _word_ngrams(tokens: Sequence[str], most: int) -> Iterator[str]:
+    padded = ["\x02", *tokens, "\x03"]
+    for size in range(1, most + 1):
+        for start in range(len(padded) - size + 1):
+            yield "\x1f".join(padded[start : start + size])

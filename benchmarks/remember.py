@@ -26,7 +26,7 @@ from recollect.models.chat import Answer, ChatMessage, Form
 from recollect.remember import Learning
 from recollect.settings import load
 from recollect.wiring import open_embedder, open_ledger
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 
 BY = By("bench")
 WRITERS = 64
@@ -82,14 +82,14 @@ class ScriptedChat:
 @asynccontextmanager
 async def opened(
     home: Path, chat: ScriptedChat | None, *, after: Afterwards
-) -> AsyncIterator[tuple[Means, Learning]]:
+) -> AsyncIterator[tuple[Deps, Learning]]:
     """What remembering needs, over a new SQLite file, and its habits: by the model if there is one, else by rules."""
     settings = load({"home": home}, environ={}).settings
     embedder = await open_embedder(settings)
     ledger = await open_ledger(settings, embedder.model)
     await embedder.embed(["warm"])
     try:
-        means = Means(ledger, ExactIndex(ledger, embedder.model, budget_bytes=1 << 28), embedder, chat)
+        means = Deps(ledger, ExactIndex(ledger, embedder.model, budget_bytes=1 << 28), embedder, chat)
         yield means, Learning(by="llm" if chat else "rules", after=after)
     finally:
         await ledger.close()

@@ -25,17 +25,17 @@ from recollect.model.turn import Turn
 from recollect.models.chat import ChatMessage
 from recollect.models.embedding import EmbeddingModel
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.triggers import job_key
 
 QUIET = Afterwards(compress_every=0, promote_from=None)
 STEPS = (RunStep(StepKind.ACTION, "run the tests"), RunStep(StepKind.ACTION, "ship the build"))
 
 
-def means(ledger: MemoryLedger, chat: Any = None) -> Means:
+def means(ledger: MemoryLedger, chat: Any = None) -> Deps:
     model = EmbeddingModel("test", 4)
     index = ExactIndex(ledger, model, budget_bytes=1 << 20)
-    return Means(ledger, index, FakeEmbedder(model.dimensions, name=model.name), chat)
+    return Deps(ledger, index, FakeEmbedder(model.dimensions, name=model.name), chat)
 
 
 def run(id: str, **fields: Any) -> Run:

@@ -28,7 +28,7 @@ from recollect.ledger.memory import MemoryLedger
 from recollect.model.change import By
 from recollect.model.scope import Scope
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.screening.given import Redacting
 
 BUDGET = "The budget for the Hawaii trip is $10,000"
@@ -170,7 +170,7 @@ async def ours(commands: list[dict[str, Any]]) -> list[str]:
     embedder = FakeEmbedder()
     ledger = MemoryLedger(embedder.model)
     index = ExactIndex(ledger, embedder.model, budget_bytes=1 << 20)
-    files = Files(Means(ledger, index, embedder), Redacting())
+    files = Files(Deps(ledger, index, embedder), Redacting())
     answers = []
     for command in commands:
         try:

@@ -39,7 +39,7 @@ from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
 from recollect.write.counted import counted_extraction
 from recollect.write.embed import given_vector
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.triggers import closing
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Care(Reviewing):
 
     def __init__(
         self,
-        means: Means,
+        means: Deps,
         learning: Learning,
         house: Housekeeping | None = None,
         *,
@@ -154,7 +154,7 @@ class Care(Reviewing):
             after=after,
         )
 
-    async def _affordable(self, user: str) -> Means:
+    async def _affordable(self, user: str) -> Deps:
         """What a user's jobs may use: no model once it has had the tokens of this day, nor one that sums up badly."""
         chat, allowance = self._means.chat, self._learning.allowance
         if chat is not None and (self._learning.small or await refusal(self._ledger, user, allowance)):

@@ -19,7 +19,7 @@ from recollect.models.cached_embedder import CachedEmbedder
 from recollect.read.again import Again
 from recollect.remember import Learning
 from recollect.upkeep import erase, spilled
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 
 _log = logging.getLogger("recollect")
 _SUMMED = (Category.EPISODE, Category.SUMMARY, "conversation")
@@ -44,7 +44,7 @@ class Mirrored(Protocol):
 class Erasing:
     """Removes something for good, with all that was derived from it alone."""
 
-    def __init__(self, means: Means, learning: Learning, *, spill: Path | None, again: Again | None) -> None:
+    def __init__(self, means: Deps, learning: Learning, *, spill: Path | None, again: Again | None) -> None:
         self._means = means
         self._learning = learning
         self._spill = spill

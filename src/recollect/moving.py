@@ -17,7 +17,7 @@ from recollect.model.uses import Uses
 from recollect.remember import Learning
 from recollect.upkeep import exported, transfer
 from recollect.upkeep.transfer import Imported
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.room import Room
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Moving:
     """What leaves a ledger as a whole, and what comes into it in large numbers."""
 
-    def __init__(self, means: Means, learning: Learning, room: Room, uses: Uses) -> None:
+    def __init__(self, means: Deps, learning: Learning, room: Room, uses: Uses) -> None:
         self._ledger, self._embedder = means.ledger, means.embedder
         self._learning, self._room, self._uses = learning, room, uses
 

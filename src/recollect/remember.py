@@ -1,8 +1,8 @@
 """The write flow: from what is said to facts that stay true.
 
 Said: listen -> embed -> append to the log with a job, durable when it returns.
-Learned, in the background: screen -> extract, by an LLM or by rules -> neighbours -> resolve -> reconcile -> apply,
-in one transaction with the end of the job. Every step is a file in `write/`; this one only conducts.
+Learned, in the background: screen -> related memories -> extract and reconcile in one LLM call, or select without an
+LLM -> check -> apply, in one transaction with the end of the job. Every step is a file in `write/`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
 from recollect.observe.traces import span
 from recollect.read.known_again import strip_recalled
+from recollect.write.batch import Batch
 from recollect.write.billed import billed
 from recollect.write.draft import draft
 from recollect.write.embed import embed
-from recollect.write.extraction.prompt import style_of
+from recollect.write.learn import BY, ExtractionConfig, Learned, learn_from
 from recollect.write.listen import listen, names_turns
-from recollect.write.means import Means
+from recollect.write.modes import mode_named
+from recollect.write.deps import Deps
 from recollect.write.passed_over import passed_over, with_range, without_first
 from recollect.write.screening.given import Redacting
 from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
-from recollect.write.understand import BY, Batch, Understanding, Understood, understand
 from recollect.write.unsourced import without_sources
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class NewMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learning(Understanding):
+class Learning(ExtractionConfig):
     """When what was said is learned from, how it is understood, and what is made of conversations."""
 
     triggers: Triggers = field(default_factory=Triggers)
@@ -89,7 +90,7 @@ async def add(
 async def remember(
     scope: Scope,
     messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    means: Means,
+    means: Deps,
     habits: Learning,
     *,
     by: By,
@@ -101,7 +102,7 @@ async def remember(
     Messages that name their `turn_id` can come again, and change nothing then; `given_at` is when they first came.
     """
     if mode is not None:
-        style_of(mode)
+        mode_named(mode)
     if given_at is None and names_turns(messages):
         given_at = now()
     with span("recollect.listen"):
@@ -136,7 +137,7 @@ def heard(
 
 
 async def _job(
-    scope: Scope, turns: Sequence[Turn], vectors: Sequence[Vector | None], means: Means, habits: Learning
+    scope: Scope, turns: Sequence[Turn], vectors: Sequence[Vector | None], means: Deps, habits: Learning
 ) -> NewJob:
     triggers = habits.triggers
     conversation = Conversation(scope=scope)
@@ -156,22 +157,22 @@ def learning_now(scope: Scope) -> NewJob:
     return NewJob(kind=JobKind.EXTRACT, key=job_key(scope), priority=1)
 
 
-async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
+async def learn(job: Job, means: Deps, habits: Learning) -> Mapping[str, Any]:
     """Learn from what was said in a conversation since the last time, and finish the job in the same transaction."""
     habits = replace(habits, mode=job.payload.get("mode", habits.mode))
     since = await means.ledger.revision(job.scope.user)
     conversation = await means.ledger.conversation(job.scope)
     batch = await _unlearned(conversation, means, habits)
     try:
-        found, told = await understand(job.scope, batch, means, habits)
+        found, told = await learn_from(job.scope, batch, means, habits)
     except (BrokenAnswer, InvalidInput) as error:
-        if isinstance(error, InvalidSettings) or job.tries < habits.tries or batch.again:
+        if isinstance(error, InvalidSettings) or job.tries < habits.tries or batch.retry:
             raise
-        # What comes after must not wait behind it for ever: rules learn from it now, and a replay asks the LLM again.
-        found, told = await understand(job.scope, batch, replace(means, chat=None), replace(habits, by="rules"))
+        # What comes after must not wait behind it for ever: the selector learns from it now, and a replay asks the LLM again.
+        found, told = await learn_from(job.scope, batch, replace(means, chat=None), replace(habits, by="selector"))
         effects = _progress(job, conversation, batch, habits, gives_up=True)
         await _apply(job.scope, batch, found, effects, means, since)
-        error.args = (f"{error}; rules learned from it instead: {len(told.get('decisions') or ())} found",)
+        error.args = (f"{error}; the built-in selector learned from it instead: {len(told.get('decisions') or ())} found",)
         raise
     effects = [*found.spent, *_progress(job, conversation, batch, habits), Finish(job.id, job.lease or "", told)]
     async with billed(means.ledger, job.scope, lambda: found.spent, by=By(BY)):
@@ -179,7 +180,7 @@ async def learn(job: Job, means: Means, habits: Learning) -> Mapping[str, Any]:
     return told
 
 
-async def learn_told(scope: Scope, means: Means, habits: Learning) -> int:
+async def learn_told(scope: Scope, means: Deps, habits: Learning) -> int:
     """Learn from what agents told of a conversation that ends; gives how many changes that came to.
 
     What a user asked was said to the agent and is in no log, so nothing that is learned from it cites a turn.
@@ -194,7 +195,7 @@ async def learn_told(scope: Scope, means: Means, habits: Learning) -> int:
     for start in range(0, len(turns), habits.most_turns):
         before = tuple(turns[max(0, start - habits.overlap) : start])
         found = await _understood(
-            scope, Batch(before, tuple(turns[start : start + habits.most_turns])), means, habits
+            scope, Batch(tuple(turns[start : start + habits.most_turns]), before), means, habits
         )
         changes = [without_sources(change, ids) for change in found.changes]
         await _apply_told(scope, changes, found, means, since)
@@ -202,26 +203,26 @@ async def learn_told(scope: Scope, means: Means, habits: Learning) -> int:
     return count
 
 
-async def _understood(scope: Scope, batch: Batch, means: Means, habits: Learning) -> Understood:
-    """What the turns come to; by rules where a model's answer is of no use."""
+async def _understood(scope: Scope, batch: Batch, means: Deps, habits: Learning) -> Learned:
+    """What the turns come to; by the selector where a model's answer is of no use."""
     try:
-        found, _ = await understand(scope, batch, means, habits)
+        found, _ = await learn_from(scope, batch, means, habits)
     except (BrokenAnswer, InvalidInput) as error:
         if isinstance(error, InvalidSettings):
             raise
-        found, _ = await understand(scope, batch, replace(means, chat=None), replace(habits, by="rules"))
+        found, _ = await learn_from(scope, batch, replace(means, chat=None), replace(habits, by="selector"))
     return found
 
 
 async def _apply_told(
-    scope: Scope, changes: Sequence[Change], found: Understood, means: Means, since: Revision
+    scope: Scope, changes: Sequence[Change], found: Learned, means: Deps, since: Revision
 ) -> None:
     async with billed(means.ledger, scope, lambda: found.spent, by=By(BY)):
         by = By(BY, "what its agent told")
         await means.ledger.apply(scope, changes, by=by, effects=found.spent, since=since)
 
 
-async def learn_again(user: str, turn_ids: Sequence[str], means: Means) -> None:
+async def learn_again(user: str, turn_ids: Sequence[str], means: Deps) -> None:
     """Have turns learned from once more: what was learned from them went with something that was erased."""
     by_session: dict[Scope, list[int]] = {}
     for turn in await means.ledger.get(Scope(user), turn_ids):
@@ -240,13 +241,13 @@ async def learn_again(user: str, turn_ids: Sequence[str], means: Means) -> None:
 
 
 async def _apply(
-    scope: Scope, batch: Batch, found: Understood, effects: Sequence[Effect], means: Means, since: Revision
+    scope: Scope, batch: Batch, found: Learned, effects: Sequence[Effect], means: Deps, since: Revision
 ) -> None:
     if found.changes:
         await _check_still_said(scope, batch.turns, means)
     with span("recollect.apply") as traced:
         traced.tell({"changes": len(found.changes)})
-        await means.ledger.apply(scope, found.changes, by=By(BY, batch.told), effects=effects, since=since)
+        await means.ledger.apply(scope, found.changes, by=By(BY, batch.described), effects=effects, since=since)
 
 
 def _progress(
@@ -255,7 +256,7 @@ def _progress(
     """How far the conversation has been learned from after this batch, and what is to be done next."""
     if not batch.turns:
         return []
-    if batch.again:
+    if batch.retry:
         left = [Queue(job.scope, NewJob(kind=JobKind.EXTRACT, key=job.key))] if passed_over(conversation)[1:] else []
         return [Note(job.scope, {"metadata": without_first(conversation)}), *left]
     last = batch.turns[-1].position
@@ -266,7 +267,7 @@ def _progress(
     return [Note(job.scope, fields), *queued]
 
 
-async def _unlearned(conversation: Conversation, means: Means, habits: Learning) -> Batch:
+async def _unlearned(conversation: Conversation, means: Deps, habits: Learning) -> Batch:
     """The turns to learn from, and before them some that were learned from, to understand these by.
 
     Where nothing is new, what was passed over once is taken up again.
@@ -277,10 +278,10 @@ async def _unlearned(conversation: Conversation, means: Means, habits: Learning)
     start = max(0, first - 1 - habits.overlap)
     turns = await means.ledger.turns(scope, after=start, limit=last - start)
     before = tuple(turn for turn in turns if turn.position < first)
-    return Batch(before, tuple(turns[len(before) :]), again=bool(again))
+    return Batch(tuple(turns[len(before) :]), before, retry=bool(again))
 
 
-async def _check_still_said(scope: Scope, turns: Sequence[Turn], means: Means) -> None:
+async def _check_still_said(scope: Scope, turns: Sequence[Turn], means: Deps) -> None:
     """A Conflict if a person took some of it back while it was being understood: the next try does without that."""
     first, last = turns[0].position, turns[-1].position
     held = await means.ledger.turns(scope, after=first - 1, limit=last - first + 1)

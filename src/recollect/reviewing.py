@@ -10,14 +10,14 @@ from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.upkeep import review
 from recollect.upkeep.review import Reviewed
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.screening.given import Redacting
 
 
 class Reviewing:
     """Memories that are not used before somebody has looked at them."""
 
-    def __init__(self, means: Means, redacting: Redacting) -> None:
+    def __init__(self, means: Deps, redacting: Redacting) -> None:
         self._means = means
         self._ledger = means.ledger
         self._redacting = redacting

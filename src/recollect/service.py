@@ -50,7 +50,7 @@ from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.worker import Patience
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.room import Room
 
 _log = logging.getLogger("recollect")
@@ -102,7 +102,7 @@ class Service:
         self._learning = learning or Learning()
         self._spending = Spending(finders.ledger, self._learning.allowance)
         self._redacting = self._learning.redacting
-        self._means = Means(finders.ledger, finders.index, finders.embedder, chat)
+        self._means = Deps(finders.ledger, finders.index, finders.embedder, chat)
         # Those who are at work with it for long: until they are done it is not closed for another to take its place.
         self.uses = Uses()
         self.moving = Moving(self._means, self._learning, self.room, self.uses)

@@ -209,10 +209,11 @@ class MemorySettings(BaseModel):
     ] = 2.0
 
     learn: Annotated[
-        Literal["auto", "llm", "rules", "off"],
+        Literal["auto", "llm", "selector", "rules", "off"],
         Field(
-            description="How what is said becomes memories: by the LLM, by rules, not at all (off), or auto: "
-            "by the LLM where one is set up, else by rules."
+            description="How memories are learned from what is said: with the LLM, with the built-in selector, not at "
+            "all (off), or auto: with the LLM where one is configured, else with the selector. `rules` is an old name "
+            "of `selector`."
         ),
     ] = "auto"
     learn_every: Annotated[
@@ -247,12 +248,15 @@ class MemorySettings(BaseModel):
         float, Field(ge=0, le=1, description="What is less sure than this is not learned.")
     ] = 0.4
     same_letters: Annotated[
-        float, Field(ge=0, le=1, description="From here on two wordings are one memory, by their letters.")
-    ] = 0.8
+        float,
+        Field(
+            ge=0, le=1, description="Merge two wordings whose Levenshtein similarity is above this; 1 for never."
+        ),
+    ] = 1.0
     same_meaning: Annotated[
         float,
-        Field(ge=0, le=1, description="From here on two wordings are one memory, by their vectors' cosine."),
-    ] = 0.9
+        Field(ge=0, le=1, description="Merge two wordings whose vectors have a cosine above this; 1 for never."),
+    ] = 1.0
     session_idle_s: Annotated[
         float, Field(gt=0, le=31_536_000, description="A session ends after so long without a word.")
     ] = 1800.0

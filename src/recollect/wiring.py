@@ -32,11 +32,10 @@ from recollect.upkeep.quota import Quotas
 from recollect.upkeep.report import Chore
 from recollect.upkeep.schedule import HOURLY, NIGHTLY, Timetable
 from recollect.upkeep.worker import Patience
-from recollect.write.extraction.extract import Limits
+from recollect.write.extract import ExtractionLimits
+from recollect.write.reconcile import ReconcileLimits
 from recollect.write.screening.given import Redacting
 from recollect.write.screening.log import guard_log
-from recollect.write.settling.resolution import Limits as Settling
-from recollect.write.settling.same import SameLimits
 from recollect.write.triggers import Triggers
 
 if TYPE_CHECKING:
@@ -147,30 +146,32 @@ def _habits(settings: Settings) -> Habits:
 
 
 def _learning(settings: Settings) -> Learning:
-    by = settings.learn if settings.learn != "auto" else "llm" if settings.llm else "rules"
+    by = settings.learn if settings.learn != "auto" else "llm" if settings.llm else "selector"
+    # The name of the built-in learning before there was a trained model.
+    by = "selector" if by == "rules" else by
     if by == "llm" and not settings.llm:
-        raise InvalidSettings("learn = llm needs a model: set llm, or use auto, rules or off")
+        raise InvalidSettings("learn = llm needs a model: set llm, or use auto, selector or off")
     return Learning(
         by=by,
         small=by == "llm" and _is_small(settings),
         triggers=Triggers(
             every=settings.learn_every,
-            # Rules cost nothing, so nothing is saved by waiting for more.
+            # The selector costs nothing, so nothing is saved by waiting for more.
             wait_s=settings.learn_wait_s if by == "llm" else 0.0,
             drift=settings.learn_drift,
             idle_s=settings.session_idle_s,
         ),
         overlap=settings.learn_overlap,
         mode=settings.learn_mode,
-        limits=Limits(
+        limits=ExtractionLimits(
             min_importance=settings.learn_min_importance,
             min_confidence=settings.learn_min_confidence,
             timeout_s=settings.llm_timeout_s,
         ),
-        settling=Settling(
-            same=SameLimits(letters=settings.same_letters, meaning=settings.same_meaning),
+        reconciling=ReconcileLimits(
+            same_text=settings.same_letters,
+            same_meaning=settings.same_meaning,
             in_session=settings.learn_level == "session",
-            timeout_s=settings.llm_timeout_s,
         ),
         allowance=Allowance(user=settings.llm_user_tokens_a_day, everyone=settings.llm_tokens_a_day),
         tries=settings.job_tries,

@@ -23,7 +23,7 @@ from recollect.remember import Learning
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.llm_server import Recorded
 from recollect.upkeep.worker import Patience
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.triggers import Triggers
 
 from .children import Countdown, watch_statements
@@ -83,9 +83,9 @@ async def work(address: str, llm_url: str, crash: Crash, lease_s: float = PATIEN
     await asyncio.Event().wait()
 
 
-def _means(ledger: Ledger, chat: OpenAIChat | None) -> Means:
+def _means(ledger: Ledger, chat: OpenAIChat | None) -> Deps:
     embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
-    return Means(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 22), embedder, chat)
+    return Deps(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 22), embedder, chat)
 
 
 def _arm(address: str, ledger: Any, chat: OpenAIChat, crash: Crash) -> None:

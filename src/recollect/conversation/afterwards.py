@@ -29,9 +29,9 @@ from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.write.billed import billed
 from recollect.write.embed import with_vectors
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.screening.redact import redact
-from recollect.write.settling.neighbours import DISTILLED
+from recollect.write.related import STATEMENTS
 from recollect.write.triggers import job_key
 
 BY = "conversation"
@@ -81,14 +81,14 @@ def remaking(lost: Remade) -> NewJob | None:
     return NewJob(kind=JobKind.SUMMARISE, key=f"{key} {first}-{last}{told}", payload=payload)
 
 
-async def sum_up(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
+async def sum_up(job: Job, means: Deps, habits: Afterwards) -> Mapping[str, Any]:
     """Compress what is due, bring the running summary and the invocations up to date, and finish the job."""
     written: list[Written] = []
     async with billed(means.ledger, job.scope, lambda: _spent(job.scope, str(job.kind), written), by=By(BY)):
         return await _sum_up(job, written, means, habits)
 
 
-async def _sum_up(job: Job, written: list[Written], means: Means, habits: Afterwards) -> Mapping[str, Any]:
+async def _sum_up(job: Job, written: list[Written], means: Deps, habits: Afterwards) -> Mapping[str, Any]:
     scope, ledger = job.scope, means.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
@@ -122,7 +122,7 @@ async def _sum_up(job: Job, written: list[Written], means: Means, habits: Afterw
     return await _finish(job, conversation, written, means, since=since)
 
 
-async def _compressed(conversation: Conversation, means: Means, habits: Afterwards) -> Written:
+async def _compressed(conversation: Conversation, means: Deps, habits: Afterwards) -> Written:
     every, keep = habits.compress_every, habits.compress_keep
     most = max(_MOST_TURNS, every + keep)
     turns = await _turns_after(conversation.scope, mark_of(conversation, "compress"), means, most=most)
@@ -141,7 +141,7 @@ async def _compressed(conversation: Conversation, means: Means, habits: Afterwar
     return replace(written, left=written.left + more)
 
 
-async def end(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
+async def end(job: Job, means: Deps, habits: Afterwards) -> Mapping[str, Any]:
     """End a conversation: its episode, what of it goes to the long-term level, and the end of the job.
 
     A very long one is ended part by part, a job and an episode each.
@@ -151,7 +151,7 @@ async def end(job: Job, means: Means, habits: Afterwards) -> Mapping[str, Any]:
         return await _end(job, written, means, habits)
 
 
-async def _end(job: Job, written: list[Written], means: Means, habits: Afterwards) -> Mapping[str, Any]:
+async def _end(job: Job, written: list[Written], means: Deps, habits: Afterwards) -> Mapping[str, Any]:
     scope, ledger = job.scope, means.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
@@ -187,14 +187,14 @@ async def _end(job: Job, written: list[Written], means: Means, habits: Afterward
             )
         )
     if habits.promote_from is not None and not more:
-        listing = Listing(filter=DISTILLED, visible=True, limit=_MOST_PROMOTED)
+        listing = Listing(filter=STATEMENTS, visible=True, limit=_MOST_PROMOTED)
         memories = list(await ledger.find(scope, listing))
         promoted = promote(scope, memories, conversation, now=now(), least_importance=habits.promote_from)
         written.append(Written(changes=tuple(promoted)))
     return await _finish(job, conversation, written, means, since=since)
 
 
-async def end_run(scope: Scope, run: Run, means: Means, habits: Afterwards) -> tuple[Outcome, ...]:
+async def end_run(scope: Scope, run: Run, means: Deps, habits: Afterwards) -> tuple[Outcome, ...]:
     """Keep what a run came to with its conversation, and as an episode if it was a task; twice is once."""
     ledger = means.ledger
     since = await ledger.revision(scope.user)
@@ -205,7 +205,7 @@ async def end_run(scope: Scope, run: Run, means: Means, habits: Afterwards) -> t
         return await _write(conversation, written, means, by=by, effects=effects, since=since)
 
 
-async def tell(scope: Scope, invocation: Mapping[str, Any], means: Means) -> None:
+async def tell(scope: Scope, invocation: Mapping[str, Any], means: Deps) -> None:
     """Add what an invocation came to, as its agent tells it, to those of the conversation."""
     since = await means.ledger.revision(scope.user)
     conversation = await means.ledger.conversation(scope)
@@ -213,12 +213,12 @@ async def tell(scope: Scope, invocation: Mapping[str, Any], means: Means) -> Non
     await _write(conversation, written, means, by=By(BY, "told by its agent"), effects=(), since=since)
 
 
-async def _turns_after(scope: Scope, position: int, means: Means, *, most: int = _MOST_TURNS) -> list[Turn]:
+async def _turns_after(scope: Scope, position: int, means: Deps, *, most: int = _MOST_TURNS) -> list[Turn]:
     return await means.ledger.turns(scope, after=position, limit=most)
 
 
 async def _finish(
-    job: Job, conversation: Conversation, written: Sequence[Written], means: Means, *, since: Revision
+    job: Job, conversation: Conversation, written: Sequence[Written], means: Deps, *, since: Revision
 ) -> Mapping[str, Any]:
     """Write all of it with the end of the job, in one transaction; what is left is a job of its own."""
     scope = job.scope
@@ -239,7 +239,7 @@ async def _finish(
 async def _write(
     before: Conversation,
     written: Sequence[Written],
-    means: Means,
+    means: Deps,
     *,
     by: By,
     effects: Sequence[Effect],
@@ -268,7 +268,7 @@ async def _write(
     raise AssertionError("the last try returns or raises")
 
 
-async def _embedded(changes: Sequence[Change], means: Means) -> tuple[Change, ...]:
+async def _embedded(changes: Sequence[Change], means: Deps) -> tuple[Change, ...]:
     return tuple(await with_vectors(changes, embedder=means.embedder))
 
 

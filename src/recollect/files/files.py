@@ -21,7 +21,7 @@ from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import And, Filter, Listing, Op, Where
 from recollect.model.scope import Scope
 from recollect.write.embed import embed
-from recollect.write.means import Means
+from recollect.write.deps import Deps
 from recollect.write.screening.given import Redacting
 
 MOST_BYTES = 100_000
@@ -35,7 +35,7 @@ class Files:
     """The files of all users; those of a scope are its project's, or else the user's own."""
 
     def __init__(
-        self, means: Means, redacting: Redacting, *, pace: Callable[[str, int], Awaitable[None]] | None = None
+        self, means: Deps, redacting: Redacting, *, pace: Callable[[str, int], Awaitable[None]] | None = None
     ) -> None:
         self._ledger, self._embedder = means.ledger, means.embedder
         self._redacting = redacting

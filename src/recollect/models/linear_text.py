@@ -29,7 +29,7 @@ MAX_CHARS = 600
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """One text to classify: its hashed features, and the named ones with the embedding behind them."""
+    """One text to classify: the buckets of its hashed features (at least one), the embedding and named features."""
 
     buckets: NDArray[np.int64]
     dense: Floats
@@ -51,13 +51,15 @@ class LinearTextModel:
 
     def logits(self, texts: Sequence[TextInput]) -> Floats:
         """Return one row of logits for each text, in the order of `outputs`."""
-        rows = np.empty((len(texts), len(self.outputs)), np.float32)
-        for at, text in enumerate(texts):
-            total = text.dense @ self.dense + self.bias
-            if len(text.buckets):
-                # Each text counts the same, however many features it has.
-                total = total + self.sparse[text.buckets].sum(axis=0) / np.sqrt(np.float32(len(text.buckets)))
-            rows[at] = total
+        if not texts:
+            return np.empty((0, len(self.outputs)), np.float32)
+        counts = np.array([len(text.buckets) for text in texts])
+        starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+        weights = self.sparse[np.concatenate([text.buckets for text in texts])]
+        # Each text counts the same, however many features it has.
+        hashed = np.add.reduceat(weights, starts, axis=0) / np.sqrt(counts[:, None].astype(np.float32))
+        named = np.stack([text.dense for text in texts]) @ self.dense
+        rows: Floats = (hashed + named + self.bias).astype(np.float32)
         return rows
 
 
@@ -101,6 +103,11 @@ def hash_ngrams(tokens: Sequence[str], buckets: int, *, prefix: str = "", words:
                 for start in range(len(padded) - size + 1):
                     seen.add(crc32(f"{prefix}\x01{padded[start : start + size]}".encode()) % buckets)
     return sorted(seen)
+
+
+def hash_features(features: Sequence[str], buckets: int) -> NDArray[np.int64]:
+    """Return the buckets of named features, each once."""
+    return np.array(sorted({crc32(feature.encode()) % buckets for feature in features}), np.int64)
 
 
 def _word_ngrams(tokens: Sequence[str], most: int) -> Iterator[str]:

@@ -71,6 +71,12 @@ class StaticEmbedder:
             return self._embed(self._table, texts)
         return await asyncio.to_thread(self._load_and_embed, texts)
 
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """Embed `texts` in this thread, for small models that use the vectors as features."""
+        if self._table is None:
+            self._table = _load(self._folder)
+        return self._embed(self._table, texts)
+
     async def close(self) -> None:
         """Let go of the table; embedding again loads it again."""
         self._table = None

@@ -15,8 +15,8 @@ from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.upkeep.run import WHO as UPKEEP
-from recollect.write.understand import BY as LEARNING
-from recollect.write.understand import turns_told
+from recollect.write.batch import parse_range
+from recollect.write.learn import BY as LEARNING
 
 _log = logging.getLogger("recollect")
 
@@ -98,7 +98,7 @@ async def _learned_from(
     untold: list[list[Entry]] = []
     for lines in batches.values():
         told = [rests for line in lines if (rests := _rests_on(line, evidence))]
-        turns = turns_told(lines[0].by.why) if lines[0].by.who == LEARNING else None
+        turns = parse_range(lines[0].by.why) if lines[0].by.who == LEARNING else None
         whole = turns is not None and positions.issuperset(turns) and all(rests <= ids for rests in told)
         if whole and not told:
             untold.append(lines)

@@ -38,7 +38,7 @@ class When:
     is_relative: bool
 
 
-def when_of(text: str, *, at: datetime, ahead: bool = False) -> When | None:
+def date_in(text: str, *, at: datetime, ahead: bool = False) -> When | None:
     """The first time that the text speaks of, as said at that moment; with `ahead`, of what is still to come.
 
     Stretches that are still running ("this week", "for the past three months") are no time of an event.
@@ -85,7 +85,7 @@ def _read(text: str, at: datetime) -> tuple[Words, list[Period]]:
     return Words(text, at), periods(text, at=at)
 
 
-def dated(content: str, when: When) -> str:
+def with_date(content: str, when: When) -> str:
     """The content with the date behind the words for it, where they alone will not tell it later."""
     if not when.is_relative:
         return content

@@ -18,7 +18,7 @@ _MOST_SENTENCE_CHARS = 600
 _LAST = "(and so on)"
 
 _ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)")
+_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”」』）]*")
 # What stands before the first word and belongs to no sentence: broken characters, stars, pictures.
 _BROKEN = "\ufffd"
 _JUNK = re.compile(r"[^\w\s\"'“”„«»‘’¿()\[\]{}<>$€£¥₹#@/\\+=~|-]+\s*")
@@ -49,7 +49,7 @@ class Sentence:
     @property
     def asks(self) -> bool:
         """Whether it ends as a question does."""
-        return self.text.rstrip(" \"'”’)]").endswith("?")
+        return self.text.rstrip(" \"'”’)]").endswith(("?", "？"))
 
 
 def sentence_of(text: str, item: str = "") -> Sentence:

@@ -6,7 +6,6 @@ import click
 
 from recollect.cli.commands.eval_compare import compare
 from recollect.cli.commands.eval_conversations import commands
-from recollect.cli.commands.eval_dedup import dedup
 from recollect.cli.commands.eval_prefilter import prefilter
 from recollect.cli.commands.eval_recipe import recipe
 
@@ -27,5 +26,5 @@ def eval_() -> None:
     """
 
 
-for each in (recipe, *commands(), compare, prefilter, dedup):
+for each in (recipe, *commands(), compare, prefilter):
     eval_.add_command(each)

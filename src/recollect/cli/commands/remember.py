@@ -11,7 +11,7 @@ from recollect.cli.records import say_redacted
 from recollect.cli.terminal import dim, print_json, say
 from recollect.cli.texts import given_text
 from recollect.model.job import Job, JobState
-from recollect.model.learned import BY_RULES_SINCE
+from recollect.write.learn import BY_SELECTOR_SINCE
 from recollect.model.text import checked_text
 from recollect.model.turn import Role
 
@@ -61,7 +61,7 @@ def told(job: Job | None) -> list[str]:
         decisions = [str(decision) for decision in result.get("decisions") or []] or ["nothing to learn from it"]
         # Where the LLM was not asked though there is one, that is said, too.
         by = str(result.get("by") or "")
-        return [*decisions, f"learned by {by}"] if by.startswith(BY_RULES_SINCE) else decisions
+        return [*decisions, f"learned by {by}"] if by.startswith(BY_SELECTOR_SINCE) else decisions
     if job.state is JobState.WAITING and not job.error:
         return ["a worker learns from it soon"]
     if job.state is JobState.DEAD:

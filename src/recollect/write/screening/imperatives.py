@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from recollect.model.learned import Learned
+from recollect.model.extracted import ExtractedFact
 from recollect.model.memory import Category, MemoryType, Trust
 
 _ACCENTS = re.compile("[\u0300-\u036f\u064b-\u065f]+")
@@ -66,7 +66,7 @@ def imperative_in(text: str) -> str:
     return ""
 
 
-def review_reason(learned: Learned, said_by_user: bool) -> str:
+def review_reason(learned: ExtractedFact, said_by_user: bool) -> str:
     """Why a person must see it before it is used; empty when nobody must.
 
     Only the user's own words may instruct. What else was learned may inform, as long as its source has any trust.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recollect.model.learned import Learned
+from recollect.model.extracted import ExtractedFact
 from recollect.model.turn import Role, Turn
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.others import own_words
@@ -15,7 +15,7 @@ def words_of_user(turns: Sequence[Turn]) -> str:
     return "\n".join(filter(None, (own_words(turn.content) for turn in turns if turn.role is Role.USER)))
 
 
-def said_by_user(learned: Learned, turns: Sequence[Turn]) -> bool:
+def said_by_user(learned: ExtractedFact, turns: Sequence[Turn]) -> bool:
     """Whether it rests on the user's own words alone.
 
     All its evidence must be turns of the user's among these. If it instructs, so must their own words: what they

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 
 from recollect.model.invisible import normalise_invisible
-from recollect.model.learned import Learned
+from recollect.model.extracted import ExtractedFact
 from recollect.model.text import mended_text
 from recollect.write.screening.given import Redacting
 from recollect.write.screening.redact import redact
@@ -39,9 +39,9 @@ def as_written(text: str) -> str:
     return redact(normalise_invisible(mended_text(text))).text
 
 
-def without_secrets(learned: Sequence[Learned]) -> tuple[list[Learned], list[str]]:
+def without_secrets(learned: Sequence[ExtractedFact]) -> tuple[list[ExtractedFact], list[str]]:
     """What was learned without its secrets, and what was left out since it said nothing else."""
-    kept: list[Learned] = []
+    kept: list[ExtractedFact] = []
     dropped: list[str] = []
     for each in learned:
         clean = _cleaned(each)
@@ -59,7 +59,7 @@ def is_of_secret(text: str) -> bool:
     return not any(map(_tells, _about_secrets().joins.split(text)))
 
 
-def _cleaned(learned: Learned) -> Learned:
+def _cleaned(learned: ExtractedFact) -> ExtractedFact:
     content = normalise_invisible(learned.content).strip()
     value = normalise_invisible(learned.value).strip() if learned.value else learned.value
     fields, found = _REDACTING.fields({"content": content, "key": learned.key, "value": value})

@@ -1,0 +1,1 @@
+"""Language-level helpers shared by reading and writing."""

@@ -1,0 +1,161 @@
+"""Light checks of what an LLM extracted: cited lines, numbers, names, trust by role, instructions.
+
+A check never removes a fact. A number or name that occurs neither in the cited lines nor in the updated memory lowers
+the confidence and is recorded on the memory; an instruction that the user did not give waits for review.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from recollect.ledger.terms import terms_of
+from recollect.model.extracted import ExtractedFact, Op
+from recollect.model.memory import MemoryRecord, MemoryType, Trust
+from recollect.model.turn import Role, Turn
+from recollect.text.numbers import find_numbers, number_values, without_dates
+from recollect.write.batch import Batch
+from recollect.write.operations import Operation
+from recollect.write.screening.imperatives import review_reason
+from recollect.write.screening.trust import said_by_user, words_of_user
+
+SOURCE = "conversation"
+# An unverified number makes a fact doubtful, an unverified name a little less sure.
+MAX_CONFIDENCE_NUMBER = 0.5
+MAX_CONFIDENCE_NAME = 0.7
+MAX_CONFIDENCE_ASSISTANT = 0.6
+# Less than this share of the words in the user's own part of a message than in all of it: it was quoted or pasted.
+_OWN_SHARE = 0.5
+_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]\w+")
+_FAR_YEARS = 200
+
+
+def check_operations(
+    operations: Sequence[Operation], batch: Batch, *, now: datetime
+) -> tuple[list[ExtractedFact], list[str]]:
+    """Return the facts that the operations state, checked, and why the other operations are not used."""
+    facts: list[ExtractedFact] = []
+    rejected: list[str] = []
+    for operation in operations:
+        if operation.op is None:
+            rejected.append(f"nothing new: {operation.content[:100]}")
+            continue
+        fact = _fact(operation, batch, now)
+        if fact.content or fact.target is not None:
+            facts.append(fact)
+        else:
+            rejected.append("an end without words or a memory changes nothing")
+    return facts, rejected
+
+
+def _fact(operation: Operation, batch: Batch, now: datetime) -> ExtractedFact:
+    target = _target(operation, batch)
+    op = operation.op or Op.ADD
+    if op is Op.UPDATE and target is None:
+        op = Op.ADD
+    cited = _cited(operation, batch)
+    trust = _trust(operation, cited)
+    day = _day(operation.when)
+    fact = ExtractedFact(
+        content=operation.content,
+        op=op,
+        target=target if op is not Op.ADD else None,
+        category=operation.category,
+        type=operation.type,
+        # A profile holds what the user says of themselves.
+        key=operation.key or None if trust is Trust.HIGH else None,
+        value=operation.value or None if trust is Trust.HIGH else None,
+        importance=operation.importance,
+        confidence=operation.confidence if trust is Trust.HIGH else min(operation.confidence, MAX_CONFIDENCE_ASSISTANT),
+        said_at=max((turn.said_at for turn in cited), default=None),
+        occurred_at=_occurred_at(day, now),
+        trust=trust,
+        evidence=tuple(turn.id for turn in cited),
+        correction=trust is Trust.HIGH and (op is Op.UPDATE or operation.correction),
+        source=SOURCE,
+    )
+    fact = _with_doubts(fact, cited, batch, day)
+    return replace(fact, review=_review(fact, batch))
+
+
+def _target(operation: Operation, batch: Batch) -> MemoryRecord | None:
+    number = operation.memory
+    return batch.memories[number - 1] if number is not None and 1 <= number <= len(batch.memories) else None
+
+
+def _cited(operation: Operation, batch: Batch) -> list[Turn]:
+    """Return the turns that the operation cites, or the one that shares most words with it."""
+    cited = [batch.turns[line - 1] for line in operation.lines if 1 <= line <= len(batch.turns)]
+    if cited:
+        return cited
+    terms = set(terms_of(operation.content))
+    return [max(batch.turns, key=lambda turn: (len(terms & set(terms_of(turn.content))), turn.role is Role.USER))]
+
+
+def _trust(operation: Operation, cited: Sequence[Turn]) -> Trust:
+    """Return high trust for what rests on the user's own words, low trust for an assistant's and for quoted text."""
+    users = [turn for turn in cited if turn.role is Role.USER]
+    if operation.by_assistant or not users:
+        return Trust.LOW
+    terms = set(terms_of(operation.content))
+    own = len(terms & set(terms_of(words_of_user(users))))
+    whole = len(terms & {term for turn in cited for term in terms_of(turn.content)})
+    # Worded otherwise than anything that was said: there is nothing to compare.
+    return Trust.HIGH if whole == 0 or own >= _OWN_SHARE * whole else Trust.LOW
+
+
+def _with_doubts(fact: ExtractedFact, cited: Sequence[Turn], batch: Batch, day: date | None) -> ExtractedFact:
+    """Lower the confidence of a fact whose numbers or names were not said, and record which."""
+    sources = [turn.content for turn in (*cited, *batch.context)] + [turn.name or "" for turn in cited]
+    sources += [fact.target.content] if fact.target else []
+    text = "\n".join(sources)
+    number = _unverified_number(fact.content, text, cited, day)
+    # A capital letter marks a name only where the words around it have none.
+    name = _unverified_name(fact.content, text)
+    doubts = [f"number {number} was not said"] * bool(number) + [f"name {name} was not said"] * bool(name)
+    limit = MAX_CONFIDENCE_NUMBER if number else MAX_CONFIDENCE_NAME if name else 1.0
+    return replace(fact, confidence=min(fact.confidence, limit), doubts=tuple(doubts))
+
+
+def _unverified_number(content: str, text: str, cited: Sequence[Turn], day: date | None) -> str:
+    """Return the first number of the content that is neither in the text nor part of a date near it; else nothing."""
+    known = number_values(text)
+    years = {turn.said_at.year + off for turn in cited for off in (-1, 0, 1)}
+    known |= {Decimal(year) for year in years | ({day.year, day.month, day.day} if day else set())}
+    for written, values in find_numbers(without_dates(content)):
+        if not values & known and min(values) > 1:
+            return written
+    return ""
+
+
+def _unverified_name(content: str, text: str) -> str:
+    folded = text.casefold()
+    for name in _NAME.findall(content):
+        stem = name.casefold()[: max(4, len(name) - 2)]
+        if stem not in folded and name.casefold() not in ("user", "nutzer", "nutzerin"):
+            return str(name)
+    return ""
+
+
+def _review(fact: ExtractedFact, batch: Batch) -> str:
+    by_user = said_by_user(fact, batch.turns)
+    if fact.trust is not Trust.HIGH and fact.memory_type is MemoryType.PROCEDURAL:
+        by_user = False
+    return review_reason(fact, by_user)
+
+
+def _day(text: str) -> date | None:
+    """Return the day that a model names, or the first of the month it names."""
+    try:
+        return date.fromisoformat(text[:10] if len(text) != 7 else f"{text}-01")
+    except ValueError:
+        return None
+
+
+def _occurred_at(day: date | None, now: datetime) -> datetime | None:
+    if day is None or abs(day.year - now.year) > _FAR_YEARS:
+        return None
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

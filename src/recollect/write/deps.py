@@ -1,0 +1,20 @@
+"""The dependencies of the write path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recollect.index.protocol import Index
+from recollect.ledger.protocol import Ledger
+from recollect.models.chat import Chat
+from recollect.models.embedding import Embedder
+
+
+@dataclass(frozen=True, slots=True)
+class Deps:
+    """The ledger, the index, the embedder, and a chat model if there is one."""
+
+    ledger: Ledger
+    index: Index
+    embedder: Embedder
+    chat: Chat | None = None

@@ -1,0 +1,87 @@
+"""Keys for selected statements: a small table of patterns for traits that have one value at a time."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+MAX_VALUE_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A key with its value, and the category of such statements."""
+
+    key: str
+    value: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    key: str
+    category: str
+    capital: bool
+    expressions: tuple[re.Pattern[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    patterns: tuple[_Pattern, ...]
+    value_end: re.Pattern[str]
+    not_value: re.Pattern[str]
+    keep: re.Pattern[str]
+    skip: re.Pattern[str]
+
+
+def find_key(statement: str) -> Keyed | None:
+    """Return the key and the value that a statement gives, if it matches one of the patterns."""
+    table = _table()
+    for pattern in table.patterns:
+        for expression in pattern.expressions:
+            if (found := expression.match(statement)) and (value := _value(found["value"], pattern, table)):
+                return Keyed(pattern.key, value, pattern.category)
+    return None
+
+
+def asked_to_keep(sentence: str) -> str:
+    """Return what follows an explicit "remember that"; empty if the sentence has none."""
+    found = _table().keep.match(sentence)
+    return sentence[found.end() :].strip(" .") if found else ""
+
+
+def asked_to_skip(text: str) -> bool:
+    """Return whether the user asks not to have the message remembered."""
+    return _table().skip.search(text.replace("’", "'")) is not None
+
+
+def _value(text: str, pattern: _Pattern, table: _Table) -> str:
+    end = table.value_end.search(text)
+    value = (text[: end.start()] if end else text).strip(" .!,;:'\"")
+    if not value or len(value) > MAX_VALUE_CHARS or table.not_value.match(value):
+        return ""
+    # A place or a company has a name; people who write in lower case name it in one or two words.
+    return value if not pattern.capital or value[0].isupper() or len(value.split()) <= 2 or not value.isascii() else ""
+
+
+@cache
+def _table() -> _Table:
+    table = tomllib.loads((files(__package__) / "keyed.toml").read_text(encoding="utf-8"))
+    lead_in = "".join(table["lead_in"].split("\n"))
+
+    def anchored(expressions: list[str]) -> tuple[re.Pattern[str], ...]:
+        return tuple(re.compile(lead_in + expression, re.IGNORECASE) for expression in expressions)
+
+    return _Table(
+        patterns=tuple(
+            _Pattern(each["key"], each["category"], each.get("capital", False), anchored(each["match"]))
+            for each in table["pattern"]
+        ),
+        value_end=re.compile("".join(table["value_end"].split("\n")), re.IGNORECASE),
+        not_value=re.compile("".join(table["not_value"].split("\n")), re.IGNORECASE),
+        keep=re.compile(lead_in + "(?:" + "|".join(table["keep"]["match"]) + ")", re.IGNORECASE),
+        skip=re.compile("|".join(table["skip"]["search"]), re.IGNORECASE),
+    )

@@ -1,0 +1,185 @@
+"""Learn from a batch of turns: from what was said to the changes that it calls for. Nothing is written here.
+
+screen -> with an LLM: related memories -> extract (one call) -> check; without: select -> reconcile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recollect.errors import BrokenAnswer
+from recollect.ledger.allowance import refusal
+from recollect.ledger.packing import unpacked
+from recollect.model.change import By, Change
+from recollect.model.effect import Spent
+from recollect.model.extracted import ExtractedFact
+from recollect.model.memory import MemoryRecord
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.turn import Turn
+from recollect.model.usage import Allowance
+from recollect.observe.traces import span
+from recollect.write.batch import Batch
+from recollect.write.billed import billed
+from recollect.write.deps import Deps
+from recollect.write.embed import embed, with_vectors
+from recollect.write.extract import Extraction, ExtractionLimits, extract
+from recollect.write.reconcile import ReconcileLimits, Reconciled, cosines, reconcile
+from recollect.write.related import find_related, nearest_and_keyed
+from recollect.write.screening.redact import redact
+from recollect.write.screening.screen import screen
+from recollect.write.screening.written import without_secrets
+from recollect.write.selection import may_state_something, select_facts
+from recollect.write.small_model import extract_with_small_model
+
+# Who history names as the author of what was learned.
+BY = "extraction"
+# How a report says that the built-in selector took the place of an LLM; the reason follows.
+BY_SELECTOR_SINCE = "selector, since "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionConfig:
+    """How turns are learned from; `by` is "llm", "selector", or "off" for not at all.
+
+    A `small` LLM only adds, beside the selector, and decides nothing. Below `ask_threshold`, the probability that a
+    message states anything worth remembering, the LLM is not asked.
+    """
+
+    by: str = "selector"
+    small: bool = False
+    mode: str = "chat"
+    ask_threshold: float = 0.05
+    limits: ExtractionLimits = field(default_factory=ExtractionLimits)
+    reconciling: ReconcileLimits = field(default_factory=ReconcileLimits)
+    allowance: Allowance = field(default_factory=Allowance)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The changes that a batch calls for, and what the LLM cost."""
+
+    changes: tuple[Change, ...] = ()
+    spent: tuple[Spent, ...] = ()
+
+
+async def learn_from(
+    scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig
+) -> tuple[Learned, dict[str, Any]]:
+    """Return what the batch comes to, and a report of how, which becomes the job's result."""
+    screened = screen(batch.turns, before=batch.context)
+    reason = screened.reason if batch.turns else "everything that was said had been learned from before"
+    report: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
+    if not screened.worth:
+        return Learned(), report
+    batch = replace(batch, turns=tuple(screened.turns), context=tuple(screen(batch.context).turns))
+    with span("recollect.extract") as traced:
+        batch, extraction, how = await _extract(scope, batch, deps, config)
+        facts, secrets = without_secrets(extraction.facts)
+        extraction = replace(extraction, facts=tuple(facts), rejected=(*extraction.rejected, *secrets))
+        traced.tell({"turns": len(batch.turns), "learned": len(facts), "llm_calls": extraction.calls})
+    spent = _spent(scope, extraction)
+    async with billed(deps.ledger, scope, lambda: spent, by=By(BY)):
+        with span("recollect.reconcile") as traced:
+            result = await _reconcile(scope, batch, extraction, deps, config)
+            traced.tell({"changes": len(result.changes)})
+    report |= {
+        "by": how,
+        "dropped": _redacted(extraction.rejected),
+        "decisions": _redacted([each.described for each in result.decisions]),
+    }
+    return Learned(result.changes, tuple(spent)), report
+
+
+def _redacted(reasons: Sequence[str]) -> list[str]:
+    """Return reasons as they may be stored: they quote what a model wrote, whatever that was."""
+    return [redact(reason).text for reason in reasons]
+
+
+async def _extract(
+    scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig
+) -> tuple[Batch, Extraction, str]:
+    """Return the batch with its related memories, what it states, and who found it."""
+    how = config.by
+    if how == "llm" and (refused := await refusal(deps.ledger, scope.user, config.allowance)):
+        how = f"{BY_SELECTOR_SINCE}{refused}"
+    if deps.chat is None or how != "llm":
+        return batch, _selected(batch.turns, config), how if how != "rules" else "selector"
+    if not may_state_something(batch.turns, threshold=config.ask_threshold):
+        return batch, Extraction(rejected=("nothing was said that is worth remembering; the LLM was not asked",)), how
+    if config.small:
+        selected = _selected(batch.turns, config)
+        found = await extract_with_small_model(
+            batch.turns, selected, chat=deps.chat, mode=config.mode, limits=config.limits
+        )
+        return batch, found, "selector and a small llm"
+    related = await find_related(scope, batch.turns, batch.context, deps)
+    batch = replace(batch, memories=tuple(related))
+    try:
+        found = await extract(batch, chat=deps.chat, mode=config.mode, now=now(), limits=config.limits)
+    except BrokenAnswer as error:
+        # The call cost something all the same.
+        cost = _spent_on(scope, deps.chat.model, error)
+        await deps.ledger.apply(scope, [], by=By(BY), effects=[cost])
+        raise
+    return batch, found, how
+
+
+def _selected(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
+    limits = config.limits
+    facts = [
+        fact
+        for fact in select_facts(turns)
+        if fact.importance >= limits.min_importance and fact.confidence >= limits.min_confidence
+    ]
+    return Extraction(facts=tuple(facts))
+
+
+async def _reconcile(
+    scope: Scope, batch: Batch, extraction: Extraction, deps: Deps, config: ExtractionConfig
+) -> Reconciled:
+    """Return the changes that the facts come to beside what is stored, with their vectors."""
+    facts = extraction.facts
+    if not facts:
+        return Reconciled()
+    vectors = await embed([fact.content for fact in facts], embedder=deps.embedder)
+    known = await _known(scope, batch, facts, vectors, deps)
+    stored = await deps.ledger.vectors(scope.user, [record.id for record in known], model=deps.embedder.model)
+    unpacked_vectors = {id: unpacked(data, deps.embedder.model) for id, data in stored.items()}
+    result = reconcile(
+        scope,
+        facts,
+        known,
+        limits=config.reconciling,
+        similarity=cosines([fact.content for fact in facts], vectors, unpacked_vectors),
+        prompt_digest=extraction.prompt_digest or None,
+    )
+    return replace(result, changes=tuple(await with_vectors(result.changes, embedder=deps.embedder)))
+
+
+async def _known(
+    scope: Scope, batch: Batch, facts: Sequence[ExtractedFact], vectors: Sequence[Any], deps: Deps
+) -> list[MemoryRecord]:
+    """Return the memories that the facts may repeat or replace: those shown to the LLM, the nearest, key holders."""
+    known = {record.id: record for record in batch.memories}
+    keys = {fact.key for fact in facts if fact.key}
+    known |= {record.id: record for record in await nearest_and_keyed(scope, vectors, keys, deps)}
+    return list(known.values())
+
+
+def _spent(scope: Scope, cost: Extraction) -> list[Spent]:
+    return [_spent_on(scope, cost.model, cost)] if cost.calls else []
+
+
+def _spent_on(scope: Scope, model: str, cost: Extraction | BrokenAnswer) -> Spent:
+    return Spent(
+        user=scope.user,
+        step="extract",
+        model=model,
+        calls=cost.calls,
+        tokens_in=cost.tokens_in,
+        tokens_out=cost.tokens_out,
+        at=now(),
+    )

@@ -1,0 +1,36 @@
+"""Interaction modes: what extraction looks for in a chat, a document, a task or a profile."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from recollect.errors import InvalidInput
+from recollect.model.memory import Category
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """The part of the prompt that a mode brings, and the categories it keeps (empty: all)."""
+
+    text: str
+    categories: frozenset[Category]
+
+
+@cache
+def modes() -> dict[str, Mode]:
+    """Return the interaction modes by name."""
+    table = tomllib.loads((files(__package__) / "modes.toml").read_text(encoding="utf-8"))
+    return {
+        name: Mode(each["text"].strip(), frozenset(map(Category, each.get("categories", ()))))
+        for name, each in table.items()
+    }
+
+
+def mode_named(name: str) -> Mode:
+    """Return a mode, or raise an InvalidInput that lists the modes."""
+    if name not in modes():
+        raise InvalidInput(f"there is no interaction mode {name!r}; the modes are {', '.join(modes())}")
+    return modes()[name]

@@ -1,0 +1,256 @@
+"""The answer of the extraction call: its JSON schema, and a lenient parser for it.
+
+The parser also understands the shapes that the design documents use: a bare list of facts, ADD/UPDATE/DELETE/NONE
+events, and keyed facts without a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.model.extracted import Op
+from recollect.model.invisible import normalise_invisible
+from recollect.model.memory import Category, MemoryType
+from recollect.model.text import mended_text
+from recollect.models.structured import InvalidAnswer, Partial
+
+MAX_OPERATIONS = 1_000
+MAX_CONTENT_CHARS = 2_000
+MAX_KEY_CHARS = 64
+MAX_VALUE_CHARS = 500
+
+_CATEGORIES = ("identity", "preference", "constraint", "instruction", "fact", "event", "insight")
+_TYPES = ("semantic", "procedural", "episodic")
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_FIELDS: Mapping[str, Any] = {
+    "op": {"type": "string", "enum": [str(op) for op in Op]},
+    "memory": {"type": ["integer", "null"]},
+    # The evidence before the words: what a model writes first guides what it writes next.
+    "lines": {"type": "array", "items": {"type": "integer"}},
+    "content": {"type": "string"},
+    "type": {"type": "string", "enum": list(_TYPES)},
+    "category": {"type": "string", "enum": list(_CATEGORIES)},
+    "key": _TEXT_OR_NULL,
+    "value": _TEXT_OR_NULL,
+    "importance": {"type": "number"},
+    "confidence": {"type": "number"},
+    "when": _TEXT_OR_NULL,
+}
+SCHEMA: Mapping[str, Any] = {
+    "title": "operations",
+    "type": "object",
+    "properties": {
+        "operations": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": _FIELDS,
+                "required": list(_FIELDS),
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["operations"],
+    "additionalProperties": False,
+}
+
+# Names that models and the design documents use for the same things.
+_LISTS = ("operations", "memories", "facts", "memory", "decisions", "items", "results", "data")
+_CONTENTS = ("content", "text", "fact", "statement", "memory", "says")
+_LINES = ("lines", "line", "turns", "turn", "evidence", "sources", "source")
+_OPS = {
+    "add": Op.ADD, "new": Op.ADD, "create": Op.ADD, "update": Op.UPDATE, "correction": Op.UPDATE, "replace": Op.UPDATE,
+    "merge": Op.UPDATE, "end": Op.END, "ended": Op.END, "delete": Op.END, "remove": Op.END, "retract": Op.END,
+}  # fmt: skip
+_LEVELS = {"trivial": 0.1, "low": 0.3, "medium": 0.5, "moderate": 0.5, "high": 0.8, "critical": 1.0, "vital": 1.0}
+_NO_KEY = re.compile(r"[\W_]+")
+_INTEGER = re.compile(r"\d{1,9}")
+_EMPTY = ("null", "none", "n/a", "unknown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation of an answer, of the right types; `memory` and `lines` are numbers of what the model was shown.
+
+    `op` is None for an explicit NONE.
+    """
+
+    op: Op | None
+    content: str
+    memory: int | None = None
+    lines: tuple[int, ...] = ()
+    type: MemoryType | None = None
+    category: Category = Category.FACT
+    key: str = ""
+    value: str = ""
+    importance: float = 0.5
+    confidence: float = 0.8
+    when: str = ""
+    by_assistant: bool = False
+    correction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperationParser:
+    """Parses answers to a prompt with so many lines and memories, both numbered from 1."""
+
+    line_count: int
+    memory_count: int
+
+    def parse(self, answer: object) -> Partial[tuple[Operation, ...]]:
+        """Return the operations and what is wrong with the others; InvalidAnswer if there is no list of them.
+
+        An operation that cites an unknown line or memory is complained about, so that the model is asked once more,
+        and still returned: what it says is kept as a new memory if the second answer is no better.
+        """
+        found: list[Operation] = []
+        complaints: list[str] = []
+        for at, item in enumerate(_listed(answer)[:MAX_OPERATIONS]):
+            operation = _operation(item)
+            if operation is None:
+                complaints.append(f"operations[{at}] has no content, or more than a sentence or two")
+                continue
+            complaints += [f"operations[{at}]: {wrong}" for wrong in self._unknown(operation)]
+            found.append(operation)
+        if complaints and not found:
+            raise InvalidAnswer(complaints[0])
+        return Partial(tuple(found), tuple(complaints), worth=len(found))
+
+    def _unknown(self, operation: Operation) -> list[str]:
+        wrong = [f"there is no line {line}" for line in operation.lines if not 1 <= line <= self.line_count]
+        memory = operation.memory
+        if memory is not None and not 1 <= memory <= self.memory_count:
+            wrong.append(f"there is no memory {memory}")
+        if operation.op is Op.UPDATE and memory is None:
+            wrong.append("an update needs the number of a memory")
+        return wrong
+
+
+def _listed(answer: object) -> list[Any]:
+    if isinstance(answer, Mapping):
+        for name in _LISTS:
+            held = answer.get(name)
+            if isinstance(held, list):
+                return held
+            if isinstance(held, Mapping):
+                return [held]
+        if not answer:
+            return []
+        if _content(answer):
+            return [answer]
+    elif isinstance(answer, list):
+        return answer
+    raise InvalidAnswer('it is not an object with the list "operations"')
+
+
+def _operation(item: object) -> Operation | None:
+    if isinstance(item, str):
+        item = {"content": item}
+    if not isinstance(item, Mapping):
+        return None
+    op = _op(item)
+    content = _content(item)
+    has_words = any(char.isalnum() for char in content)
+    # Half of a long text could say the opposite of it, so it is not cut. An end or a NONE may come without words.
+    if len(content) > MAX_CONTENT_CHARS or (not has_words and op not in (Op.END, None)):
+        return None
+    type_, category = _kind(item)
+    key, value = _key(item.get("key")), _text(item.get("value"))[:MAX_VALUE_CHARS]
+    return Operation(
+        op=op,
+        content=content if has_words else "",
+        memory=_memory_number(item),
+        lines=_line_numbers(item),
+        type=type_,
+        category=category,
+        key=key if value else "",
+        value=value if key else "",
+        importance=_share(item.get("importance"), 0.5),
+        confidence=_share(item.get("confidence"), 0.8),
+        when=_text(item.get("when") or item.get("date"))[:40],
+        by_assistant=_text(item.get("by") or item.get("speaker")).casefold() in ("assistant", "ai", "model"),
+        correction=_text(item.get("change")).casefold().startswith("correct") or item.get("correction") is True,
+    )
+
+
+def _op(item: Mapping[Any, Any]) -> Op | None:
+    """Return the operation, by any of the names models give it; NONE and NOOP are None."""
+    for name in ("op", "event", "action", "operation", "change"):
+        said = _text(item.get(name)).casefold() or str(item.get(name) or "").strip().casefold()
+        if said in ("none", "noop", "no_change", "unchanged", "known"):
+            return None
+        if said in _OPS:
+            op = _OPS[said]
+            # An answer without numbers of memories cannot update one.
+            return Op.ADD if op is Op.UPDATE and name == "change" else op
+    return Op.ADD
+
+
+def _content(item: Mapping[Any, Any]) -> str:
+    content = next((text for name in _CONTENTS if (text := _text(item.get(name)))), "")
+    key, value = _text(item.get("key")), _text(item.get("value"))
+    return content or (f"{key}: {value}" if key and value else "")
+
+
+def _text(value: object) -> str:
+    """Return the words on one line; nothing for other types and for words that mean nothing."""
+    text = " ".join(normalise_invisible(mended_text(value)).split()) if isinstance(value, str) else ""
+    return "" if text.casefold() in _EMPTY else text
+
+
+def _kind(item: Mapping[Any, Any]) -> tuple[MemoryType | None, Category]:
+    """Return type and category; a model that knows only one field for both may name either in either."""
+    type_: MemoryType | None = None
+    category: Category | None = None
+    for name in ("category", "type"):
+        said = _text(item.get(name)).casefold()
+        if said in _TYPES:
+            type_ = type_ or MemoryType(said)
+        elif said in _CATEGORIES:
+            category = category or Category(said)
+    if category is None:
+        category = Category.EVENT if type_ is MemoryType.EPISODIC else Category.FACT
+    return type_, category
+
+
+def _key(value: object) -> str:
+    return _NO_KEY.sub("_", _text(value).casefold())[:MAX_KEY_CHARS].strip("_")
+
+
+def _memory_number(item: Mapping[Any, Any]) -> int | None:
+    for name in ("memory", "id", "memory_id"):
+        value = item.get(name)
+        if type(value) is int:
+            return value
+        if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
+            return int(value)
+    return None
+
+
+def _line_numbers(item: Mapping[Any, Any]) -> tuple[int, ...]:
+    cited = next((item[name] for name in _LINES if item.get(name) is not None), ())
+    numbers: set[int] = set()
+    for each in cited if isinstance(cited, list) else [cited]:
+        if type(each) is int:
+            numbers.add(each)
+        elif isinstance(each, str):
+            numbers.update(int(digits) for digits in _INTEGER.findall(each[:100]))
+    return tuple(sorted(numbers))
+
+
+def _share(value: object, default: float) -> float:
+    """Return a number from 0 to 1, also where a model counts to 10 or to 100 or says it in a word."""
+    if isinstance(value, str):
+        value = _LEVELS.get(value.strip().casefold(), value)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return default
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return default
+    if not 0 <= number <= 100:
+        return default
+    return number if number <= 1 else number / 10 if number <= 10 else number / 100

@@ -1,0 +1,109 @@
+"""Find the stored memories that new turns may repeat, change or end: chosen for recall rather than precision."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recollect.ledger.protocol import Ledger
+from recollect.model.memory import Category, MemoryRecord
+from recollect.model.query import Filter, Listing, Not, Op, Where
+from recollect.model.scope import Scope
+from recollect.model.turn import Role, Turn
+from recollect.write.deps import Deps
+from recollect.write.embed import embed
+from recollect.write.sentences import sentences
+
+if TYPE_CHECKING:
+    from recollect.index.protocol import View
+    from recollect.model.change import Vector
+
+MAX_RELATED = 20
+# Of these, so many places are kept for keyed facts and standing instructions that nothing in the turns points to.
+_STANDING = 4
+_PER_QUERY = 8
+_PER_STATEMENT = 3
+_MAX_QUERIES = 16
+_MAX_CHARS = 2_000
+_MAX_KEYED = 1_000
+# Shared words count as much as a cosine of the same size; what was said before counts less.
+_LEXICAL_WEIGHT = 1.0
+_CONTEXT_WEIGHT = 0.8
+# The log, files that a model wrote, and texts about whole conversations are no statements to reconcile with.
+STATEMENTS: Filter = Not(
+    Where("category", Op.IN, tuple(map(str, (Category.TURN, Category.FILE, Category.SUMMARY, Category.EPISODE))))
+)
+_INSTRUCTIONS: Filter = Where("category", Op.IN, (str(Category.INSTRUCTION),))
+
+
+async def find_related(
+    scope: Scope, turns: Sequence[Turn], context: Sequence[Turn], deps: Deps, *, limit: int = MAX_RELATED
+) -> list[MemoryRecord]:
+    """Return the memories related to the turns, the nearest first, then keyed facts and standing instructions."""
+    view = await deps.index.view(scope, STATEMENTS)
+    if not view.count:
+        return []
+    scores = await _scores(scope, turns, context, view, deps)
+    best = sorted(scores, key=lambda row: -scores[row])[: limit + _STANDING]
+    found = await deps.ledger.fetch(scope, best, filter=STATEMENTS) if best else []
+    by_row = {each.row: each.record for each in found}
+    related = [by_row[row] for row in best if row in by_row]
+    shown = {record.id for record in related}
+    standing = [record for record in await _standing(scope, deps.ledger) if record.id not in shown]
+    return [*related[: limit - min(len(standing), _STANDING)], *standing][:limit]
+
+
+async def _scores(
+    scope: Scope, turns: Sequence[Turn], context: Sequence[Turn], view: View, deps: Deps
+) -> dict[int, float]:
+    """Return the best score of each row, by meaning of the texts and their sentences and by shared words."""
+    queries = _queries(turns, 1.0) + _queries(context[-2:], _CONTEXT_WEIGHT)
+    vectors = await embed([text for text, _ in queries], embedder=deps.embedder)
+    scores: dict[int, float] = {}
+    for (_, weight), vector in zip(queries, vectors, strict=True):
+        if vector is None:
+            continue
+        near = await view.nearest(vector, limit=_PER_QUERY)
+        for row, score in zip(near.rows.tolist(), near.scores.tolist(), strict=True):
+            scores[row] = max(scores.get(row, 0.0), weight * score)
+    text = "\n".join(turn.content[:_MAX_CHARS] for turn in turns if turn.role is Role.USER)
+    lexical = await deps.ledger.lexical(scope, text)
+    seen = view.sees(lexical.rows)
+    top = np.argsort(-lexical.scores[seen])[: 2 * MAX_RELATED]
+    for row, score in zip(lexical.rows[seen][top].tolist(), lexical.scores[seen][top].tolist(), strict=True):
+        scores[row] = scores.get(row, 0.0) + _LEXICAL_WEIGHT * score
+    return scores
+
+
+def _queries(turns: Sequence[Turn], weight: float) -> list[tuple[str, float]]:
+    """Return the texts to search by: each user turn as a whole, and each of its sentences."""
+    texts: dict[str, float] = {}
+    for turn in turns:
+        if turn.role is not Role.USER:
+            continue
+        texts[turn.content[:_MAX_CHARS]] = weight
+        texts |= {sentence.text: weight for sentence in sentences(turn.content)[:_MAX_QUERIES]}
+    return list(texts.items())[:_MAX_QUERIES]
+
+
+async def _standing(scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
+    """Return keyed facts, the most important first, then standing instructions, the newest first."""
+    keyed = await ledger.keyed(scope, STATEMENTS, least=0.0, limit=_MAX_KEYED)
+    instructions = await ledger.find(scope, Listing(filter=_INSTRUCTIONS, limit=_STANDING))
+    return [*keyed, *(each for each in instructions if each.key is None)]
+
+
+async def nearest_and_keyed(
+    scope: Scope, vectors: Sequence[Vector | None], keys: Collection[str], deps: Deps
+) -> list[MemoryRecord]:
+    """Return the memories nearest to each of some statements, and those that hold one of the keys."""
+    view = await deps.index.view(scope, STATEMENTS)
+    rows: set[int] = set()
+    for vector in vectors if view.count else ():
+        if vector is not None:
+            rows.update((await view.nearest(vector, limit=_PER_STATEMENT)).rows.tolist())
+    found = await deps.ledger.fetch(scope, sorted(rows), filter=STATEMENTS) if rows else []
+    keyed = await deps.ledger.keyed(scope, STATEMENTS, least=0.0, limit=_MAX_KEYED) if keys else []
+    return [*(each.record for each in found), *(record for record in keyed if record.key in keys)]

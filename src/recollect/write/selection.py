@@ -1,0 +1,81 @@
+"""Learn without an LLM: the statements that the selector picks, in the user's words, with keys and dates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from recollect.model.extracted import ExtractedFact
+from recollect.model.memory import Category, MemoryType
+from recollect.model.times import now
+from recollect.model.turn import Role, Turn
+from recollect.write.dates import date_in, with_date
+from recollect.write.keyed import asked_to_keep, asked_to_skip, find_key
+from recollect.write.select import Selected, score_statements, select_statements
+from recollect.write.sentences import sentences
+
+SOURCE = "selector"
+_IMPORTANCE = {
+    "identity": 0.8, "constraint": 0.8, "instruction": 0.7, "preference": 0.6, "fact": 0.5, "event": 0.5,
+    "procedure": 0.6,
+}  # fmt: skip
+# What the user asks to have remembered is kept, however unlikely the selector finds it.
+_ASKED_CONFIDENCE = 0.9
+
+
+def select_facts(turns: Sequence[Turn]) -> list[ExtractedFact]:
+    """Return what the user's turns state that is worth remembering; an assistant's turns state nothing."""
+    several = len({turn.name for turn in turns if turn.role is Role.USER}) > 1
+    facts: dict[str, ExtractedFact] = {}
+    for turn in turns:
+        if turn.role is not Role.USER or asked_to_skip(turn.content):
+            continue
+        for fact in _facts(turn, name=turn.name if several else None):
+            facts.setdefault(fact.content.casefold(), fact)
+    return list(facts.values())
+
+
+def may_state_something(turns: Sequence[Turn], *, threshold: float) -> bool:
+    """Return whether some statement of the user's may be worth remembering: the LLM need not be asked otherwise."""
+    for turn in turns:
+        if turn.role is not Role.USER:
+            continue
+        scored = score_statements(turn.content)
+        # What cannot be scored, such as a message that is all quotation, is for the LLM to judge.
+        if not scored or any(each.confidence >= threshold or find_key(each.text) for each in scored):
+            return True
+        if any(asked_to_keep(each.text) for each in sentences(turn.content)):
+            return True
+    return False
+
+
+def _facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
+    wishes = [wish for sentence in sentences(turn.content) if (wish := asked_to_keep(sentence.text))]
+    for wish in wishes:
+        yield fact_of(Selected(wish, wish, _ASKED_CONFIDENCE, "fact", "new"), turn, name=name)
+    for selected in select_statements(turn.content):
+        if not any(selected.text in wish for wish in wishes) and not asked_to_keep(selected.sentence):
+            yield fact_of(selected, turn, name=name)
+
+
+def fact_of(selected: Selected, turn: Turn, *, name: str | None = None) -> ExtractedFact:
+    """Return a selected statement as a fact, with its key if it has one and its date resolved."""
+    at = min(turn.said_at, now())
+    keyed = find_key(selected.text) if name is None and selected.change != "ended" else None
+    category = keyed.category if keyed else selected.category
+    day = date_in(selected.text, at=at, ahead=True)
+    content = with_date(selected.text, day) if day else selected.text
+    content = f"{content[:1].upper()}{content[1:]}"
+    return ExtractedFact(
+        content=f"{name}: {content}" if name else content,
+        category=Category.FACT if category == "procedure" else Category(category),
+        type=MemoryType.PROCEDURAL if category == "procedure" else None,
+        key=keyed.key if keyed else None,
+        value=keyed.value if keyed else None,
+        importance=_IMPORTANCE[category],
+        confidence=round(selected.confidence, 2),
+        said_at=turn.said_at,
+        occurred_at=day.start if day else None,
+        evidence=(turn.id,),
+        correction=selected.change == "correction" or keyed is not None,
+        source=SOURCE,
+    )

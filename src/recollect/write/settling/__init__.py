@@ -1,1 +1,0 @@
-"""What was learned against what is known: the same, a change, or something new."""

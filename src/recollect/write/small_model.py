@@ -1,0 +1,132 @@
+"""Extract with a small local model: a short prompt, a bounded answer, and the selector beside it.
+
+A small model finds statements that the selector misses, and invents others as readily. So it only points: what it
+writes leads to the user's statement with most of the same words, and that statement is kept as it was said.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from recollect.errors import BrokenAnswer, ModelUnavailable
+from recollect.ledger.terms import terms_of
+from recollect.model.extracted import ExtractedFact
+from recollect.model.memory import Category
+from recollect.model.turn import Role, Turn
+from recollect.models.chat import Chat, ChatMessage
+from recollect.models.structured import Structured, ask_json
+from recollect.prompts import prompt
+from recollect.prompts.data import shortened
+from recollect.write.extract import Extraction, ExtractionLimits
+from recollect.write.modes import mode_named
+from recollect.write.operations import Operation, OperationParser
+from recollect.write.select import Selected, score_statements
+from recollect.write.selection import fact_of
+
+MAX_TALK_CHARS = 2_000
+MAX_TURNS = 10
+MAX_SENTENCES = 6
+MAX_SENTENCE_CHARS = 160
+MAX_TOKENS = 400
+CONFIDENCE = 0.6
+IMPORTANCE = 0.3
+# This share of the words of what the model wrote must stand in a statement, for that to be what it means.
+MIN_SHARED = 0.5
+
+SCHEMA: Mapping[str, Any] = {
+    "title": "memories",
+    "type": "object",
+    "properties": {
+        "memories": {
+            "type": "array",
+            "maxItems": MAX_SENTENCES,
+            "items": {"type": "string", "maxLength": MAX_SENTENCE_CHARS},
+        }
+    },
+    "required": ["memories"],
+    "additionalProperties": False,
+}
+
+_log = logging.getLogger("recollect")
+_ROLE = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
+_COMMON = frozenset(terms_of("user name is has likes wants"))
+
+
+async def extract_with_small_model(
+    turns: Sequence[Turn], selected: Extraction, *, chat: Chat, mode: str, limits: ExtractionLimits
+) -> Extraction:
+    """Return what the selector found and what the small model points to beside it; a model that fails adds nothing."""
+    categories = mode_named(mode).categories
+    said = [turn for turn in turns if turn.role is Role.USER]
+    if not said or limits.min_confidence > CONFIDENCE or limits.min_importance > IMPORTANCE:
+        return selected
+    if categories and Category.FACT not in categories:
+        return selected
+    try:
+        answer: Structured[tuple[Operation, ...]] = await ask_json(
+            chat,
+            _messages(said),
+            schema=SCHEMA,
+            max_tokens=min(MAX_TOKENS, limits.max_tokens),
+            timeout_s=limits.timeout_s,
+            check=OperationParser(0, 0).parse,
+        )
+    except ModelUnavailable as error:
+        _log.warning("The small model failed, the built-in selector learned alone: %s", error)
+        selected = replace(selected, rejected=(*selected.rejected, f"the model failed: {error}"))
+        if not isinstance(error, BrokenAnswer):
+            return selected
+        return replace(
+            selected, calls=error.calls, tokens_in=error.tokens_in, tokens_out=error.tokens_out, model=chat.model
+        )
+    added, unused = _pointed_at(answer.value, said, selected.facts)
+    # Without its words: what a small model invents about people is not to be stored anywhere.
+    reasons = [f"{unused} statements of the model are not in what the user said"] if unused else []
+    return replace(
+        selected,
+        facts=(*selected.facts, *added),
+        calls=answer.calls,
+        tokens_in=answer.tokens_in,
+        tokens_out=answer.tokens_out,
+        model=answer.model,
+        prompt_digest=prompt("extract_small").digest,
+        rejected=(*selected.rejected, *reasons),
+    )
+
+
+def _messages(said: Sequence[Turn]) -> list[ChatMessage]:
+    """Return the prompt as a conversation: a small model imitates best what it is shown as its own answers."""
+    said = said[-MAX_TURNS:]
+    share = MAX_TALK_CHARS // len(said)
+    # Each turn is one line of JSON: nothing that was said can begin a message of its own.
+    lines = "\n".join(f"user: {json.dumps(shortened(turn.content, share), ensure_ascii=False)}" for turn in said)
+    _, *parts = _ROLE.split(prompt("extract_small").fill(conversation=lines))
+    return [{"role": role, "content": text.strip()} for role, text in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def _pointed_at(
+    operations: Sequence[Operation], said: Sequence[Turn], selected: Sequence[ExtractedFact]
+) -> tuple[list[ExtractedFact], int]:
+    """Return the statements that the model's sentences are made of, without those selected, and how many are made up."""
+    sources = [(turn, each, set(terms_of(each.text))) for turn in said for each in score_statements(turn.content)]
+    stated = [set(terms_of(fact.content)) for fact in selected]
+    added: dict[str, ExtractedFact] = {}
+    unused = 0
+    for operation in operations[:MAX_SENTENCES]:
+        terms = set(terms_of(operation.content)) - _COMMON
+        best = max(sources, key=lambda source: len(terms & source[2]), default=None)
+        if best is None or not terms or len(terms & best[2]) < max(1.0, MIN_SHARED * len(terms)):
+            unused += 1
+        elif not any(best[2] <= known for known in stated) and not best[1].sentence.rstrip().endswith("?"):
+            added.setdefault(best[1].text, _fact(best[0], best[1]))
+    return list(added.values()), unused
+
+
+def _fact(turn: Turn, statement: Selected) -> ExtractedFact:
+    found = fact_of(statement, turn)
+    return replace(found, confidence=CONFIDENCE, importance=IMPORTANCE, category=Category.FACT, key=None, value=None)

@@ -31,7 +31,6 @@ from recollect.write.deps import Deps
 BY = By("bench")
 WRITERS = 64
 SESSION = 20
-_STATEMENT = re.compile(r'^\{"statement": (\d+)', re.MULTILINE)
 
 
 class ScriptedChat:
@@ -62,35 +61,30 @@ class ScriptedChat:
 
     def _said(self, text: str) -> tuple[str, str]:
         """Which step asks, and what it is told."""
-        if "Statements were just learned" in text:
-            statements = sorted(set(map(int, _STATEMENT.findall(text.rpartition("Statements:")[2]))))
-            rows = [{"statement": at, "action": "ADD", "memory": None, "text": None} for at in statements]
-            return "reconcile", json.dumps({"decisions": rows})
-        if "what will still matter in later conversations" not in text:
+        if "You maintain the long-term memory of a user" not in text:
             said = re.findall(r'"who": "user", "said": "([^"]*)"', text)
             return "summarise", "The user said: " + " ".join(said)[:600]
-        lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"turn":')]
-        # The first such line is the prompt's own example.
-        claims = [
-            {"turns": [line["turn"]], "content": found, "by": "user", "category": "fact", "importance": 0.6}
-            for line in lines[1:]
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"line":')]
+        operations = [
+            {"op": "add", "memory": None, "lines": [line["line"]], "content": found, "category": "fact", "importance": 0.6}
+            for line in lines
             for found in self._found.get(line["said"], ())
         ]
-        return "extract", json.dumps({"memories": claims})
+        return "extract", json.dumps({"operations": operations})
 
 
 @asynccontextmanager
 async def opened(
     home: Path, chat: ScriptedChat | None, *, after: Afterwards
 ) -> AsyncIterator[tuple[Deps, Learning]]:
-    """What remembering needs, over a new SQLite file, and its habits: by the model if there is one, else by rules."""
+    """What remembering needs, over a new SQLite file, and its habits: by the model if there is one, else by the selector."""
     settings = load({"home": home}, environ={}).settings
     embedder = await open_embedder(settings)
     ledger = await open_ledger(settings, embedder.model)
     await embedder.embed(["warm"])
     try:
         means = Deps(ledger, ExactIndex(ledger, embedder.model, budget_bytes=1 << 28), embedder, chat)
-        yield means, Learning(by="llm" if chat else "rules", after=after)
+        yield means, Learning(by="llm" if chat else "selector", after=after)
     finally:
         await ledger.close()
         await embedder.close()
@@ -127,7 +121,7 @@ async def learn(home: Path, chat: ScriptedChat | None, told: Sequence[Exchange])
     """Jobs a second when each is one exchange of another user; and how much was learned."""
     async with opened(home, chat, after=Afterwards()) as (means, habits):
         care = Care(means, habits)
-        # The first job compiles rules and fills caches.
+        # The first job loads models and fills caches.
         await remember.remember(Scope("warm", "", "s"), told[0].messages, means, habits, by=BY)
         await care.worker.work_off()
         for number, each in enumerate(told):
@@ -180,8 +174,8 @@ async def measure(home: Path, *, turns: int = 4000, jobs: int = 400) -> None:
     print(f"\njobs a second, {jobs} of one exchange each, by one worker that does four at a time")
     rate, learned = await learn(home / "model", ScriptedChat(told), told)
     print(f"    by a model that answers at once   {rate:,.0f}/s   ({learned:,} memories)")
-    rate, learned = await learn(home / "rules", None, told)
-    print(f"    by rules                          {rate:,.0f}/s   ({learned:,} memories)")
+    rate, learned = await learn(home / "selector", None, told)
+    print(f"    by the built-in selector          {rate:,.0f}/s   ({learned:,} memories)")
     await compare(home / "compare")
 
 

@@ -4,8 +4,8 @@
 
 Reads `evals/data/memorable.jsonl` and any further files of the same shape ({"id", "source", "text", "keep": [{"text",
 "category", "change", "key"}]}), prints figures by five-fold cross-validation over messages, trains on everything and
-writes `selector_cuts.npz` and `selector.npz` into the package. With --check, only messages of other files are trained on
-and FILE is measured, nothing is written. Needs scikit-learn.
+writes `selector_cuts.npz` and `selector.npz` into the package. With --check, FILE is only measured and nothing is
+written. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ PACKAGE = Path(select.__file__).parent
 FOLDS = 5
 CUT_C, KEEP_C = 20.0, 3.0
 STOP = frozenset(
-    "i me my we our us the a an and or but so to of in on at for with is am are was were be been it its this that user "
-    "users s m ve re ll d t just really".split()
+    "i me my we our us the a an and or but so to of in on at for with is am are was were be been it its this that "
+    "user users s m ve re ll d t just really".split()
 )
 Row = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Labelled:
-    """A sentence with its tokens, which kept stretch each token lies in (-1 for none), and where stretches begin or end."""
+    """A sentence with its tokens, the kept stretch of each token (-1: none), and where stretches begin or end."""
 
     row: int
     sentence: Sentence
@@ -136,10 +136,8 @@ def kept_stretches(data: Statements) -> list[int]:
     result: list[int] = []
     for each, statement in zip(data.of, data.statements, strict=True):
         inside = each.stretch[statement.start : statement.end]
-        best, count = Counter(inside).most_common(1)[0]
         kept = [which for which in inside if which >= 0]
         result.append(Counter(kept).most_common(1)[0][0] if 2 * len(kept) >= len(inside) and kept else -1)
-        del best, count
     return result
 
 
@@ -203,7 +201,9 @@ def train(rows: Sequence[Row], *, only_keep: bool = False) -> Trained:
     held = [n for n, which in enumerate(stretches) if which >= 0]
     labels = [rows[data.of[n].row]["keep"][stretches[n]] for n in held]
     kinds = data.x[np.array(held)]
-    categories = [fit(kinds, np.array([each["category"] == name for each in labels]), 3.0) for name in select.CATEGORIES]
+    categories = [
+        fit(kinds, np.array([each["category"] == name for each in labels]), 3.0) for name in select.CATEGORIES
+    ]
     changes = [fit(kinds, np.array([each["change"] == name for each in labels]), 10.0) for name in select.CHANGES]
     return Trained(fit(x, y, CUT_C), keep, categories, changes)
 
@@ -241,7 +241,9 @@ def main() -> None:
     parser.add_argument("more", nargs="*", type=Path)
     parser.add_argument("--check", type=Path, help="measure this file instead of writing the models")
     options = parser.parse_args()
-    rows = [json.loads(line) for path in (DATA, *options.more) for line in path.read_text("utf-8").splitlines() if line]
+    rows = [
+        json.loads(line) for path in (DATA, *options.more) for line in path.read_text("utf-8").splitlines() if line
+    ]
     if options.check:
         held_out = [json.loads(line) for line in options.check.read_text("utf-8").splitlines() if line]
         report(f"trained on others, {options.check.name}", held_out, *predict(held_out, train(rows, only_keep=True)))

@@ -28,12 +28,12 @@ from recollect.observe.traces import span
 from recollect.read.known_again import strip_recalled
 from recollect.write.batch import Batch
 from recollect.write.billed import billed
+from recollect.write.deps import Deps
 from recollect.write.draft import draft
 from recollect.write.embed import embed
 from recollect.write.learn import BY, ExtractionConfig, Learned, learn_from
 from recollect.write.listen import listen, names_turns
 from recollect.write.modes import mode_named
-from recollect.write.deps import Deps
 from recollect.write.passed_over import passed_over, with_range, without_first
 from recollect.write.screening.given import Redacting
 from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
@@ -168,11 +168,13 @@ async def learn(job: Job, means: Deps, habits: Learning) -> Mapping[str, Any]:
     except (BrokenAnswer, InvalidInput) as error:
         if isinstance(error, InvalidSettings) or job.tries < habits.tries or batch.retry:
             raise
-        # What comes after must not wait behind it for ever: the selector learns from it now, and a replay asks the LLM again.
+        # Later turns must not wait for it for ever: the selector learns from it now, and a replay asks the LLM again.
         found, told = await learn_from(job.scope, batch, replace(means, chat=None), replace(habits, by="selector"))
         effects = _progress(job, conversation, batch, habits, gives_up=True)
         await _apply(job.scope, batch, found, effects, means, since)
-        error.args = (f"{error}; the built-in selector learned from it instead: {len(told.get('decisions') or ())} found",)
+        error.args = (
+            f"{error}; the built-in selector learned from it instead: {len(told.get('decisions') or ())} found",
+        )
         raise
     effects = [*found.spent, *_progress(job, conversation, batch, habits), Finish(job.id, job.lease or "", told)]
     async with billed(means.ledger, job.scope, lambda: found.spent, by=By(BY)):
@@ -214,9 +216,7 @@ async def _understood(scope: Scope, batch: Batch, means: Deps, habits: Learning)
     return found
 
 
-async def _apply_told(
-    scope: Scope, changes: Sequence[Change], found: Learned, means: Deps, since: Revision
-) -> None:
+async def _apply_told(scope: Scope, changes: Sequence[Change], found: Learned, means: Deps, since: Revision) -> None:
     async with billed(means.ledger, scope, lambda: found.spent, by=By(BY)):
         by = By(BY, "what its agent told")
         await means.ledger.apply(scope, changes, by=by, effects=found.spent, since=since)

@@ -249,9 +249,7 @@ class MemorySettings(BaseModel):
     ] = 0.4
     same_letters: Annotated[
         float,
-        Field(
-            ge=0, le=1, description="Merge two wordings whose Levenshtein similarity is above this; 1 for never."
-        ),
+        Field(ge=0, le=1, description="Merge two wordings whose Levenshtein similarity is above this; 1 for never."),
     ] = 1.0
     same_meaning: Annotated[
         float,

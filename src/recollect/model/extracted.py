@@ -21,9 +21,10 @@ class Op(StrEnum):
 class ExtractedFact:
     """One statement that stands by itself, what it does, and how far it can be relied on.
 
-    `target` is the memory that an update replaces or an end closes. `evidence` are the ids of the turns it was said in,
-    `said_at` when that last was. A `correction` replaces the value of its key even if the old one is surer. `doubts`
-    are checks that failed; they are recorded on the memory. A fact with a reason for `review` waits for a person.
+    `target` is the memory that an update replaces or an end closes. `evidence` are the ids of the turns it was said
+    in, `said_at` when that last was. A `correction` replaces the value of its key even if the old one is surer.
+    `doubts` are checks that failed; they are recorded on the memory. A fact with a reason for `review` waits for a
+    person.
     """
 
     content: str

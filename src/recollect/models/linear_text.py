@@ -93,7 +93,9 @@ def tokenize(text: str) -> list[str]:
     return _WORD.findall(folded if folded.isascii() else _SPACELESS.sub(r" \1 ", folded))
 
 
-def hash_ngrams(tokens: Sequence[str], buckets: int, *, prefix: str = "", words: int = 3, chars: int = 5) -> list[int]:
+def hash_ngrams(
+    tokens: Sequence[str], buckets: int, *, prefix: str = "", words: int = 3, chars: int = 5
+) -> list[int]:
     """Return the buckets of the word n-grams up to `words` and the character n-grams from 2 to `chars`, each once."""
     seen = {crc32(f"{prefix}{gram}".encode()) % buckets for gram in _word_ngrams(tokens, words)}
     if chars:

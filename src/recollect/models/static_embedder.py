@@ -36,6 +36,9 @@ INLINE_CHARACTERS = 4_096
 # Above this a text repeats itself, and gathering each token once saves time and memory.
 MANY_TOKENS = 1_024
 
+# Up to here a batch is tokenised in this thread.
+FEW_TEXTS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class _Table:
@@ -125,8 +128,9 @@ def _tokens(table: _Table, texts: Sequence[str]) -> list[list[int]]:
     """The token ids of each text, never an empty list: nothing at all counts as one unknown token."""
     # A lone surrogate is legal in a Python string and an error in the tokenizer.
     clean = [text[:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8") for text in texts]
-    if len(clean) == 1:
-        encodings = [table.tokenizer.encode(clean[0], add_special_tokens=False)]
+    if len(clean) <= FEW_TEXTS and sum(map(len, clean)) <= INLINE_CHARACTERS:
+        # One by one: starting the tokenizer's threads costs milliseconds on a busy machine.
+        encodings = [table.tokenizer.encode(text, add_special_tokens=False) for text in clean]
     else:
         encodings = table.tokenizer.encode_batch_fast(clean, add_special_tokens=False)
     return [encoding.ids or [table.unknown_id] for encoding in encodings]

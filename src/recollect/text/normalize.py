@@ -1,4 +1,4 @@
-"""Normalised text: equal where two statements differ only in case, punctuation or the spelling of numbers and units."""
+"""Normalised text: equal where two statements differ only in case, punctuation, spelling of numbers and units."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ _UNITS = {
     }.items()
     for spelling in spellings.split()
 }
+_SIGNS = frozenset("%+$€£¥")
 # A sign that belongs to its word stays ("C++", "A-", "-18", "5%"); what only ends or parts phrases goes.
 _TOKEN = re.compile(
     r"[+\-−]?[$€£¥]?\d[\d.,:/'-]*\d|[+\-−]?[$€£¥]?\d|[a-z]\.[a-z]\.|[\w$€£¥#@&]+(?:['’./:_-][\w#]+)*[+#%]*(?:-(?=\s|$))?|[%+$€£¥]"
@@ -46,7 +47,7 @@ def normalize(text: str) -> str:
 def _spelled(token: str) -> list[str]:
     if token in _UNITS:
         return [_UNITS[token]]
-    if token in "%+$€£¥":
+    if token in _SIGNS:
         return [token]
     currency = token[0] if token[0] in "$€£¥" else ""
     plain = token.lstrip("$€£¥")

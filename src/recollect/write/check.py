@@ -31,6 +31,7 @@ MAX_CONFIDENCE_ASSISTANT = 0.6
 _OWN_SHARE = 0.5
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]\w+")
 _FAR_YEARS = 200
+_LONG_YEARS = 120
 
 
 def check_operations(
@@ -69,7 +70,9 @@ def _fact(operation: Operation, batch: Batch, now: datetime) -> ExtractedFact:
         key=operation.key or None if trust is Trust.HIGH else None,
         value=operation.value or None if trust is Trust.HIGH else None,
         importance=operation.importance,
-        confidence=operation.confidence if trust is Trust.HIGH else min(operation.confidence, MAX_CONFIDENCE_ASSISTANT),
+        confidence=operation.confidence
+        if trust is Trust.HIGH
+        else min(operation.confidence, MAX_CONFIDENCE_ASSISTANT),
         said_at=max((turn.said_at for turn in cited), default=None),
         occurred_at=_occurred_at(day, now),
         trust=trust,
@@ -123,7 +126,9 @@ def _with_doubts(fact: ExtractedFact, cited: Sequence[Turn], batch: Batch, day: 
 def _unverified_number(content: str, text: str, cited: Sequence[Turn], day: date | None) -> str:
     """Return the first number of the content that is neither in the text nor part of a date near it; else nothing."""
     known = number_values(text)
-    years = {turn.said_at.year + off for turn in cited for off in (-1, 0, 1)}
+    # "Two years ago" makes a year that nobody said.
+    spans = {0, 1, *(int(value) for value in known if value < _LONG_YEARS)}
+    years = {turn.said_at.year + sign * span for turn in cited for span in spans for sign in (-1, 1)}
     known |= {Decimal(year) for year in years | ({day.year, day.month, day.day} if day else set())}
     for written, values in find_numbers(without_dates(content)):
         if not values & known and min(values) > 1:

@@ -14,7 +14,8 @@ from recollect.models.chat import Chat
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
 from recollect.prompts.data import chars_each, json_line, new_fence, shortened
-from recollect.write.check import Batch, check_operations
+from recollect.write.batch import Batch
+from recollect.write.check import check_operations
 from recollect.write.modes import Mode, mode_named
 from recollect.write.operations import SCHEMA, Operation, OperationParser
 
@@ -57,9 +58,7 @@ class ExtractionPrompt:
     shortened: tuple[str, ...]
 
 
-async def extract(
-    batch: Batch, *, chat: Chat, mode: str, now: datetime, limits: ExtractionLimits
-) -> Extraction:
+async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits: ExtractionLimits) -> Extraction:
     """Ask the model once for the operations that the batch calls for; BrokenAnswer if it gives nothing usable."""
     style = mode_named(mode)
     if not batch.turns:

@@ -64,7 +64,9 @@ def _value(text: str, pattern: _Pattern, table: _Table) -> str:
     if not value or len(value) > MAX_VALUE_CHARS or table.not_value.match(value):
         return ""
     # A place or a company has a name; people who write in lower case name it in one or two words.
-    return value if not pattern.capital or value[0].isupper() or len(value.split()) <= 2 or not value.isascii() else ""
+    return (
+        value if not pattern.capital or value[0].isupper() or len(value.split()) <= 2 or not value.isascii() else ""
+    )
 
 
 @cache

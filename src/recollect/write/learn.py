@@ -26,7 +26,7 @@ from recollect.write.billed import billed
 from recollect.write.deps import Deps
 from recollect.write.embed import embed, with_vectors
 from recollect.write.extract import Extraction, ExtractionLimits, extract
-from recollect.write.reconcile import ReconcileLimits, Reconciled, cosines, reconcile
+from recollect.write.reconcile import Reconciled, ReconcileLimits, cosines, reconcile
 from recollect.write.related import find_related, nearest_and_keyed
 from recollect.write.screening.redact import redact
 from recollect.write.screening.screen import screen
@@ -98,9 +98,7 @@ def _redacted(reasons: Sequence[str]) -> list[str]:
     return [redact(reason).text for reason in reasons]
 
 
-async def _extract(
-    scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig
-) -> tuple[Batch, Extraction, str]:
+async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig) -> tuple[Batch, Extraction, str]:
     """Return the batch with its related memories, what it states, and who found it."""
     how = config.by
     if how == "llm" and (refused := await refusal(deps.ledger, scope.user, config.allowance)):

@@ -62,8 +62,9 @@ _LISTS = ("operations", "memories", "facts", "memory", "decisions", "items", "re
 _CONTENTS = ("content", "text", "fact", "statement", "memory", "says")
 _LINES = ("lines", "line", "turns", "turn", "evidence", "sources", "source")
 _OPS = {
-    "add": Op.ADD, "new": Op.ADD, "create": Op.ADD, "update": Op.UPDATE, "correction": Op.UPDATE, "replace": Op.UPDATE,
-    "merge": Op.UPDATE, "end": Op.END, "ended": Op.END, "delete": Op.END, "remove": Op.END, "retract": Op.END,
+    "add": Op.ADD, "new": Op.ADD, "create": Op.ADD,
+    "update": Op.UPDATE, "correction": Op.UPDATE, "replace": Op.UPDATE, "merge": Op.UPDATE,
+    "end": Op.END, "ended": Op.END, "delete": Op.END, "remove": Op.END, "retract": Op.END,
 }  # fmt: skip
 _LEVELS = {"trivial": 0.1, "low": 0.3, "medium": 0.5, "moderate": 0.5, "high": 0.8, "critical": 1.0, "vital": 1.0}
 _NO_KEY = re.compile(r"[\W_]+")

@@ -117,7 +117,7 @@ def _one_value_per_key(facts: Sequence[ExtractedFact]) -> list[ExtractedFact]:
     result = list(facts)
     for key in {fact.key for fact in facts if fact.key}:
         holders = [at for at, fact in enumerate(result) if fact.key == key and fact.op is not Op.END]
-        last = max((result[at].said_at for at in holders if result[at].said_at), default=None)
+        last = max((said for at in holders if (said := result[at].said_at) is not None), default=None)
         latest = [at for at in holders if result[at].said_at == last]
         for at in holders if len(holders) > 1 else []:
             if latest != [at]:

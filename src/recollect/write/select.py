@@ -1,7 +1,7 @@
 """Select what to remember without an LLM: a small trained model picks statements out of a message.
 
-A message is split into its author's own sentences, a first model cuts sentences into statements, a second one says for
-each statement how likely it is worth remembering, its category, and whether it corrects or ends something. The
+A message is split into its author's own sentences, a first model cuts sentences into statements, a second one says
+for each statement how likely it is worth remembering, its category, and whether it corrects or ends something. The
 statement is kept in the user's words. The weights are made by `evals/train_selector.py`.
 """
 
@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ CHANGES = ("correction", "ended")
 OUTPUTS = ("keep", *CATEGORIES, *CHANGES)
 CUT_BUCKETS = 1 << 15
 BUCKETS = 1 << 16
-# Probabilities from which on a sentence is cut, and a statement kept; chosen by cross-validation in the training script.
+# Probabilities from which on a sentence is cut and a statement kept; chosen by cross-validation when training.
 CUT_THRESHOLD = 0.4
 KEEP_THRESHOLD = 0.5
 CHANGE_THRESHOLD = 0.5
@@ -130,7 +131,7 @@ def statements_between(
     """Return the stretches between the cuts, without punctuation around them."""
     found: list[Statement] = []
     edges = [0, *cuts, len(tokens)]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         start, end = first, last
         while start < end and not tokens[start][0].isalnum() and tokens[start] not in _OPENING_MARKS:
             start += 1
@@ -180,9 +181,9 @@ def cut_input(tokens: Sequence[str], at: int) -> TextInput:
 
 def inputs_of(text: str, own: Sequence[Sentence], statements: Sequence[Statement]) -> list[TextInput]:
     """Return the features of each statement of a message."""
-    embedder = _embedder()
-    vectors = embedder.encode([each.text for each in statements])
-    sentence_vectors = dict(zip(map(id, own), embedder.encode([each.text for each in own]), strict=True))
+    embedded = _embedder().encode([each.text for each in (*statements, *own)])
+    vectors = embedded[: len(statements)]
+    sentence_vectors = dict(zip(map(id, own), embedded[len(statements) :], strict=True))
     places = {id(each): at for at, each in enumerate(own)}
     message = _message_features(text)
     first = tokenize(own[0].text)[:8]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from recollect.model.extracted import ExtractedFact
@@ -18,6 +19,12 @@ _IMPORTANCE = {
     "identity": 0.8, "constraint": 0.8, "instruction": 0.7, "preference": 0.6, "fact": 0.5, "event": 0.5,
     "procedure": 0.6,
 }  # fmt: skip
+# A day without a year lies ahead, unless something happened on it.
+_PAST = re.compile(
+    r"\b(?:was|were|had|went|got|did|saw|met|bought|\w{3,}ed|yesterday|ago|last|since|gestern|war|hatte|wurde|letzt\w+|ge\w+t|ayer|fui"
+    r"|estuve|pasad[oa]|hier|était|dernier|dernière)\b|昨|上[周个]|了",
+    re.IGNORECASE,
+)
 # What the user asks to have remembered is kept, however unlikely the selector finds it.
 _ASKED_CONFIDENCE = 0.9
 
@@ -62,7 +69,7 @@ def fact_of(selected: Selected, turn: Turn, *, name: str | None = None) -> Extra
     at = min(turn.said_at, now())
     keyed = find_key(selected.text) if name is None and selected.change != "ended" else None
     category = keyed.category if keyed else selected.category
-    day = date_in(selected.text, at=at, ahead=True)
+    day = date_in(selected.text, at=at, ahead=not _PAST.search(selected.text))
     content = with_date(selected.text, day) if day else selected.text
     content = f"{content[:1].upper()}{content[1:]}"
     return ExtractedFact(

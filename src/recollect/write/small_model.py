@@ -60,7 +60,7 @@ _COMMON = frozenset(terms_of("user name is has likes wants"))
 async def extract_with_small_model(
     turns: Sequence[Turn], selected: Extraction, *, chat: Chat, mode: str, limits: ExtractionLimits
 ) -> Extraction:
-    """Return what the selector found and what the small model points to beside it; a model that fails adds nothing."""
+    """Return what the selector found and what the model points to; a model that fails adds nothing."""
     categories = mode_named(mode).categories
     said = [turn for turn in turns if turn.role is Role.USER]
     if not said or limits.min_confidence > CONFIDENCE or limits.min_importance > IMPORTANCE:
@@ -112,7 +112,7 @@ def _messages(said: Sequence[Turn]) -> list[ChatMessage]:
 def _pointed_at(
     operations: Sequence[Operation], said: Sequence[Turn], selected: Sequence[ExtractedFact]
 ) -> tuple[list[ExtractedFact], int]:
-    """Return the statements that the model's sentences are made of, without those selected, and how many are made up."""
+    """Return the statements behind the model's sentences that are not selected yet, and how many have none."""
     sources = [(turn, each, set(terms_of(each.text))) for turn in said for each in score_statements(turn.content)]
     stated = [set(terms_of(fact.content)) for fact in selected]
     added: dict[str, ExtractedFact] = {}

@@ -11,9 +11,9 @@ from recollect.cli.records import say_redacted
 from recollect.cli.terminal import dim, print_json, say
 from recollect.cli.texts import given_text
 from recollect.model.job import Job, JobState
-from recollect.write.learn import BY_SELECTOR_SINCE
 from recollect.model.text import checked_text
 from recollect.model.turn import Role
+from recollect.write.learn import BY_SELECTOR_SINCE
 
 
 @click.command(

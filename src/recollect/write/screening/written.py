@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from recollect.model.invisible import normalise_invisible
 from recollect.model.extracted import ExtractedFact
+from recollect.model.invisible import normalise_invisible
 from recollect.model.text import mended_text
 from recollect.write.screening.given import Redacting
 from recollect.write.screening.redact import redact

@@ -1,54 +1,52 @@
-"""Judge a summary before it is kept: one that is worse than what there is never takes its place.
+"""Judge a summary before it is stored: a worse one never replaces a better one.
 
 A summary is good enough if it
 - says something, and is not a refusal, a repetition of the question or a runaway;
 - is not less than half as long as the one it replaces, unless it covers less, nor absurdly short for what it covers;
-- still has the names and numbers of the one it replaces, but for numbers that were corrected since;
+- still has the names and numbers of the one it replaces, except for numbers that were corrected since;
 - is about what was said, with no number that nobody said;
 - does not instruct, unless the user did.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from recollect.conversation.asking import shown
 from recollect.ledger.terms import terms_of
 from recollect.model.turn import Turn
-from recollect.write.extraction.ground import Said, scripts_of
-from recollect.write.extraction.spoken import spoken_numbers
-from recollect.write.extraction.words import has_capital_nouns, names_of, readings, words
+from recollect.read.small_words import small_words_of, words_of
+from recollect.text.grounding import find_names, missing_names, missing_numbers
+from recollect.text.numbers import find_numbers, number_values, without_dates
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
 from recollect.write.screening.trust import words_of_user
 
-# Longer than this is no summary.
 MAX_CHARS = 6_000
-# A long summary may let go of so large a part of its names and numbers, to have room for what is new.
+# A long summary may drop this share of its names and numbers, to make room for new ones.
 LONG_CHARS = 1_200
 MAX_LOST_SHARE = 0.3
-# What is said in so many characters takes at least one character to sum up, up to a sentence.
+# A summary has at least one character for so many of the talk, up to a sentence.
 CHARS_EACH = 50
 SENTENCE_CHARS = 60
 # So much may be written about the shortest talk.
 ROOM_CHARS = 400
-# Of the words of a summary, so many must have been said; the rest may be how it is put.
+# This share of the words of a summary must have been said; the rest may be how it is put.
 MIN_SAID_SHARE = 0.2
 # Up to here numbers count things or days, and a summary may count for itself.
-_LARGEST_COUNT = 31
-_MAX_TOLD = 5
+_MAX_COUNT = 31
+_MAX_LISTED = 5
 # How many times larger or smaller a number may be that corrects another.
-_SIZE = 10
-
-_DATE = re.compile(r"(?<!\d)(\d{4})-\d{2}-(\d{2})(?!\d)")
+_MAX_RATIO = 10
+_NARRATION = frozenset(terms_of("user assistant conversation summary said asked wants plans"))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a text may be kept; the reason says why not."""
+    """Whether a text may be stored; the reason says why not."""
 
     reason: str = ""
 
@@ -58,20 +56,21 @@ class Verdict:
 
 
 def good_enough(new: str, old: str, turns: Sequence[Turn], *, covers_less: bool = False, known: str = "") -> Verdict:
-    """Whether `new` may stand for the turns, and for what `old` stood for, in the place of `old`.
+    """Judge whether `new` may stand for the turns and replace `old`.
 
-    `covers_less` says that some of what `old` told of is gone, so that it may be shorter. `known` may be told of
-    as if it had been said.
+    `covers_less` says that some of what `old` covered is gone, so that `new` may be shorter. `known` counts as said.
     """
     covered = sum(len(turn.content) for turn in turns)
     wrong = _wrong_form(new, covered + len(old)) or _too_short(new, old, covered, covers_less=covers_less)
     if wrong:
-        # What is no summary at all may be of any length, and is not looked at further.
+        # A text of the wrong form may be of any length, and is not read further.
         return Verdict(wrong)
     turns = shown(turns)
+    since = "\n".join(f"{turn.name or ''} {turn.content}" for turn in turns)
+    years = {Decimal(turn.said_at.year + off) for turn in turns for off in (-1, 0, 1)}
     reason = (
-        ("" if covers_less else _lost(new, old, Said.of(turns)))
-        or _unsaid(new, Said.of(turns, [old, known]))
+        ("" if covers_less else _lost(new, old, since))
+        or _unsaid(new, f"{since}\n{old}\n{known}", years)
         or _instructs(new, old, turns)
     )
     return Verdict(reason)
@@ -97,65 +96,51 @@ def _too_short(new: str, old: str, covered: int, *, covers_less: bool) -> str:
     return ""
 
 
-def _lost(new: str, old: str, since: Said) -> str:
-    """What the old one had and the new one lacks, in words; nothing if that is no loss."""
-    if not old:
+def _lost(new: str, old: str, since: str) -> str:
+    """Return which names and numbers of the old summary the new one lacks; nothing if that is no loss."""
+    names = find_names(old)
+    lost_names = missing_names(old, new)
+    if small_words_of(words_of(old)).nouns_are_capital and 2 * len(lost_names) <= len(names):
+        # Nouns may be reworded, as long as half of them are there.
+        lost_names = []
+    corrections = (number_values(since) & number_values(new)) - number_values(old)
+    lost = [*_uncorrected(missing_numbers(old, new), corrections), *lost_names]
+    count = len(names) + sum(1 for _ in find_numbers(old))
+    if not lost or (len(old) >= LONG_CHARS and len(lost) <= MAX_LOST_SHARE * count):
         return ""
-    numbers, names = readings(_DATE.sub(r"\1 \2", old)), _names(old)
-    kept = Said([new])
-    lost_numbers = [min(values) for values in dict.fromkeys(numbers) if not values & kept.numbers]
-    lost_numbers = _uncorrected(lost_numbers, (since.numbers & kept.numbers) - Said([old]).numbers)
-    # Here only the very name counts: Mario is not Maria.
-    lost_names = [name for name in names if not kept.terms.issuperset(terms_of(name))]
-    if has_capital_nouns(old):
-        # Nouns may be put otherwise, as long as half of them are there.
-        lost_names = [] if 2 * len(lost_names) <= len(names) else lost_names
-    lost = [*(f"{number:f}" for number in lost_numbers), *lost_names]
-    all_of_them = len(numbers) + len(names)
-    if not lost or (len(old) >= LONG_CHARS and len(lost) <= MAX_LOST_SHARE * all_of_them):
-        return ""
-    return f"it no longer says {', '.join(lost[:_MAX_TOLD])}"
+    return f"it no longer says {', '.join(lost[:_MAX_LISTED])}"
 
 
-def _uncorrected(lost: Sequence[Decimal], come: set[Decimal]) -> list[Decimal]:
-    """The lost numbers that no other came for: who corrects a number says another of about its size."""
-    left, still = sorted(come), []
-    for number in lost:
-        instead = next((each for each in left if number <= each * _SIZE and each <= number * _SIZE), None)
+def _uncorrected(lost: dict[str, set[Decimal]], corrections: Collection[Decimal]) -> list[str]:
+    """Return the lost numbers that no new number of about the same size replaces."""
+    left, uncorrected = sorted(corrections), []
+    for written, values in lost.items():
+        size = max(values)
+        instead = next((each for each in left if size <= each * _MAX_RATIO and each <= size * _MAX_RATIO), None)
         if instead is None:
-            still.append(number)
+            uncorrected.append(written)
         else:
             left.remove(instead)
-    return still
+    return uncorrected
 
 
-def _names(text: str) -> list[str]:
-    known = words()
-    return [
-        name
-        for name in dict.fromkeys(word for run in names_of(text) for word in run)
-        if name.casefold() not in known.months | known.days and not set(terms_of(name)) <= known.generic
-    ]
-
-
-def _unsaid(new: str, said: Said) -> str:
-    years = {Decimal(day.year + off) for day in said.days for off in (-1, 0, 1)}
-    allowed = said.numbers | spoken_numbers(new) | years
-    unsaid = [values for values in readings(_DATE.sub(r"\1 \2", new)) if not values & allowed]
-    if larger := [values for values in unsaid if min(values) > _LARGEST_COUNT]:
-        return f"nobody said {min(larger[0]):f}"
-    if not scripts_of(new) & said.scripts:
-        # Written in another script than what was said: words cannot be compared.
+def _unsaid(new: str, said: str, years: Collection[Decimal]) -> str:
+    for written, values in missing_numbers(without_dates(new), said).items():
+        if min(values) > _MAX_COUNT and not values & set(years):
+            return f"nobody said {written}"
+    terms, known = set(terms_of(new)) - _NARRATION, set(terms_of(said))
+    if len(terms & known) >= max(1.0, MIN_SAID_SHARE * len(terms)) or not terms:
         return ""
-    terms = set(terms_of(new)) - words().generic
-    told = sum(said.has_term(term) for term in terms)
-    if terms and told < max(1.0, MIN_SAID_SHARE * len(terms)):
-        return "it is not about what was said"
-    return ""
+    # Words of another script cannot be compared.
+    return "it is not about what was said" if _scripts(new) & _scripts(said) else ""
+
+
+def _scripts(text: str) -> set[str]:
+    return {unicodedata.name(char, "").split(" ")[0] for char in set(text) if char.isalpha()}
 
 
 def _instructs(new: str, old: str, turns: Sequence[Turn]) -> str:
-    """Whether it tells a reader what to do, when no one did who may."""
+    """Return the instruction that the summary gives, unless the old one or the user gave one."""
     phrase = imperative_in(new)
     if not phrase or imperative_in(old) or imperative_in(words_of_user(turns)):
         return ""

@@ -76,8 +76,14 @@ def is_spaceless(word: str) -> bool:
 
 def small_words_of(words: Sequence[str]) -> SmallWords:
     """The small words of the language that most of `words` belong to; of English if none of them says."""
-    said = [plain(word) for word in words[:_TELLING_WORDS]]
-    return max(_languages().values(), key=lambda language: sum(map(language.all.__contains__, said)))
+    return _languages()[language_of(words)]
+
+
+def language_of(words: Sequence[str]) -> str:
+    """Return the code of the language with most of `words` among its small words; "en" if there are none."""
+    first = [plain(word) for word in words[:_TELLING_WORDS]]
+    languages = _languages()
+    return max(languages, key=lambda name: sum(map(languages[name].all.__contains__, first)))
 
 
 @cache

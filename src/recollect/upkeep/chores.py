@@ -11,11 +11,11 @@ from recollect.model.job import Job, NewJob
 from recollect.model.scope import Scope
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
-from recollect.upkeep.consolidate import Merging, Parts, consolidate
+from recollect.upkeep.consolidate import ConsolidationLimits, Parts, consolidate
 from recollect.upkeep.expire import expire
 from recollect.upkeep.prune import Pruning, prune
 from recollect.upkeep.quota import Quotas, quota
-from recollect.upkeep.reflect import Thinking, reflect
+from recollect.upkeep.reflect import ReflectionLimits, reflect
 from recollect.upkeep.report import Chore, Report
 from recollect.upkeep.run import Run
 from recollect.upkeep.schedule import Timetable
@@ -61,9 +61,8 @@ async def do(
             return await prune(scope, ledger=ledger, run=run, pruning=house.pruning)
         case Chore.CONSOLIDATE:
             parts = Parts(ledger, index, embedder, chat)
-            return await consolidate(
-                scope, parts=parts, run=run, merging=Merging(after=after, timeout_s=house.timeout_s)
-            )
+            limits = ConsolidationLimits(after=after, timeout_s=house.timeout_s)
+            return await consolidate(scope, parts=parts, run=run, limits=limits)
         case Chore.REFLECT:
-            thinking = Thinking(after=after, timeout_s=house.timeout_s)
-            return await reflect(scope, ledger=ledger, embedder=embedder, chat=chat, run=run, thinking=thinking)
+            reflection = ReflectionLimits(after=after, timeout_s=house.timeout_s)
+            return await reflect(scope, ledger=ledger, embedder=embedder, chat=chat, run=run, limits=reflection)

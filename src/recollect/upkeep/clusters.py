@@ -1,4 +1,4 @@
-"""Which of a user's memories may be one: those that say the same, and those that speak of the same thing."""
+"""Find memories that may become one: exact duplicates, and clusters of near ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,9 +16,7 @@ from recollect.model.filters import any_of
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Listing
 from recollect.model.scope import Level, Scope
-from recollect.write.settling.reading import Reading
-from recollect.write.settling.relation import same_subject
-from recollect.write.settling.same import SameLimits, Text, likeness, ready, said_again
+from recollect.text.normalize import normalize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
     from recollect.model.change import Vector
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 # The log and what sums it up stay as they are, and so does what has a key: it has one value already.
 _MERGED = (
@@ -43,58 +41,48 @@ _MERGEABLE: Filter = any_of("category", [str(each) for each in _MERGED])
 _PLAIN_DETAIL = frozenset(["sources", "unreconciled", "review", "proposed_by", "promoted_from_id", "made"])
 _PAGE = 500
 _INLINE = 64
-# Below this two statements are no paraphrases; comparing them by their letters would be a waste.
-_MAYBE_SAME = 0.5
-# What is longer is a text of its own, not a statement to be merged with others.
-LONGEST = 600
-_MOST_COMPARED = 20
+# A longer text stands by itself and is not merged with others.
+MAX_CLUSTER_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Likings:
-    """How near memories must be to be looked at together, and how many at most."""
+class ClusterLimits:
+    """The cosine from which memories are near each other, and the size of a cluster."""
 
     similarity: float = 0.6
-    most: int = 8
-    same: SameLimits = field(default_factory=SameLimits)
+    max_size: int = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A memory that may be merged with others of its group."""
+    """A memory that may be merged with others of its group; `fresh` if it changed since the last run."""
 
     record: MemoryRecord
-    text: Text
     vector: Vector
     fresh: bool = True
 
     @property
-    def told_at(self) -> datetime:
-        """When it was last so, as far as is known."""
+    def stated_at(self) -> datetime:
+        """Return when it happened, or when it was stored."""
         return self.record.occurred_at or self.record.created_at
-
-    @property
-    def reading(self) -> Reading:
-        """What the statement holds."""
-        return self.text.reading or Reading()
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
-    """A memory, and those that say no more than it does."""
+class Duplicates:
+    """A memory, and others with the same words."""
 
     keeper: Candidate
     repeats: tuple[Candidate, ...]
 
 
 async def candidates(
-    scope: Scope, *, ledger: Ledger, index: Index, look: int, after: datetime | None = None
+    scope: Scope, *, ledger: Ledger, index: Index, max_memories: int, after: datetime | None = None
 ) -> tuple[list[list[Candidate]], bool]:
-    """The newest memories of the scope in groups that may be merged among themselves, and whether there are more.
+    """Return the newest memories of the scope in groups that may be merged, and whether there are more.
 
-    With `after`, groups in which nothing was changed since are left out.
+    With `after`, groups in which nothing changed since are left out.
     """
-    found, more = await _newest(scope, ledger, look)
+    found, more = await _newest(scope, ledger, max_memories)
     places: dict[str, list[MemoryRecord]] = defaultdict(list)
     for record in found:
         places[record.place].append(record)
@@ -107,11 +95,11 @@ async def candidates(
     return useful, more
 
 
-async def _newest(scope: Scope, ledger: Ledger, look: int) -> tuple[list[MemoryRecord], bool]:
+async def _newest(scope: Scope, ledger: Ledger, max_memories: int) -> tuple[list[MemoryRecord], bool]:
     found: list[MemoryRecord] = []
     cursor = None
-    while len(found) < look:
-        listing = Listing(filter=_MERGEABLE, limit=min(_PAGE, look - len(found)), cursor=cursor)
+    while len(found) < max_memories:
+        listing = Listing(filter=_MERGEABLE, limit=min(_PAGE, max_memories - len(found)), cursor=cursor)
         page = await ledger.find(scope, listing)
         found += filter(_may_merge, page)
         cursor = page.cursor
@@ -121,7 +109,7 @@ async def _newest(scope: Scope, ledger: Ledger, look: int) -> tuple[list[MemoryR
 
 
 def _may_merge(record: MemoryRecord) -> bool:
-    """Whether its words are all there is to it: no key, no end, no steps or lessons, nothing it was seen in."""
+    """Return whether the words are all there is to it: no key, no end, no steps or lessons."""
     return (
         record.key is None
         and record.expires_at is None
@@ -134,7 +122,7 @@ def _may_merge(record: MemoryRecord) -> bool:
 async def _with_vectors(
     records: Sequence[MemoryRecord], ledger: Ledger, index: Index, after: datetime | None
 ) -> list[Candidate]:
-    """The memories of one place that hold now and have a vector."""
+    """Return the memories of one place that hold now and have a vector."""
     import numpy as np
 
     place = _place_of(records[0])
@@ -147,17 +135,12 @@ async def _with_vectors(
         if not numbered:
             continue
         vectors = await view.vectors(np.asarray([each.row for each in numbered], np.int64))
-        texts = await asyncio.to_thread(_ready, [each.record.content for each in numbered])
         found += [
-            Candidate(each.record, text, vector, after is None or each.record.updated_at > after)
-            for each, text, vector in zip(numbered, texts, vectors, strict=True)
+            Candidate(each.record, vector, after is None or each.record.updated_at > after)
+            for each, vector in zip(numbered, vectors, strict=True)
             if vector.any()
         ]
     return found
-
-
-def _ready(contents: Sequence[str]) -> list[Text]:
-    return [ready(each) for each in contents]
 
 
 def _place_of(record: MemoryRecord) -> Scope:
@@ -168,7 +151,7 @@ def _place_of(record: MemoryRecord) -> Scope:
 
 
 def _group_of(record: MemoryRecord) -> Any:
-    """What memories must have in common: where they live, whose words they are, what they are, what callers noted."""
+    """Return the properties that memories must share to be merged: place, trust, category, type and metadata."""
     plain = record.category in (Category.FACT, Category.EVENT)
     return (
         record.place,
@@ -179,85 +162,62 @@ def _group_of(record: MemoryRecord) -> Any:
     )
 
 
-async def repeated(group: Sequence[Candidate], likings: Likings) -> list[Repeated]:
-    """Memories that say the same as another of the group, each with the better wording; nothing is in two."""
-    return await _aside(_repeated, group, likings)
+async def find_duplicates(group: Sequence[Candidate]) -> list[Duplicates]:
+    """Return the memories of the group that have the same words, the surest and newest of each as the keeper."""
+    return await _in_thread(_duplicates, group)
 
 
-async def related(
-    group: Sequence[Candidate], likings: Likings, *, without: Collection[str] = ()
+async def find_clusters(
+    group: Sequence[Candidate], limits: ClusterLimits, *, without: Collection[str] = ()
 ) -> list[list[Candidate]]:
-    """Memories that are near to each other and about the same, in clusters in order of time; nothing is in two."""
-    short = [each for each in group if each.record.id not in without and len(each.record.content) <= LONGEST]
-    return await _aside(_related, short, likings)
+    """Return clusters of near memories, each in order of time; no memory is in two."""
+    short = [
+        each for each in group if each.record.id not in without and len(each.record.content) <= MAX_CLUSTER_CHARS
+    ]
+    return await _in_thread(lambda members: _clusters(members, limits), short)
 
 
-async def _aside(
-    work: Callable[[Sequence[Candidate], Likings], Found], group: Sequence[Candidate], likings: Likings
-) -> Found:
-    """Do it in a thread if it takes long enough to hold up others."""
-    if len(group) <= _INLINE:
-        return work(group, likings)
-    return await asyncio.to_thread(work, group, likings)
+async def _in_thread(work: Callable[[Sequence[Candidate]], Result], group: Sequence[Candidate]) -> Result:
+    """Run the work in a thread if it could block the event loop."""
+    return work(group) if len(group) <= _INLINE else await asyncio.to_thread(work, group)
 
 
-def _near(group: Sequence[Candidate]) -> NDArray[np.float32]:
+def _duplicates(group: Sequence[Candidate]) -> list[Duplicates]:
+    same: dict[str, list[Candidate]] = defaultdict(list)
+    for each in group:
+        same[normalize(each.record.content)].append(each)
+    found: list[Duplicates] = []
+    for members in same.values():
+        if len(members) > 1 and any(each.fresh for each in members):
+            members.sort(key=lambda each: (each.record.confidence, each.stated_at, each.record.id))
+            found.append(Duplicates(members[-1], tuple(members[:-1])))
+    return found
+
+
+def _clusters(group: Sequence[Candidate], limits: ClusterLimits) -> list[list[Candidate]]:
+    if len(group) < 2:
+        return []
+    near = _cosines(group)
+    linked = near >= limits.similarity
+    free = set(range(len(group)))
+    found: list[list[Candidate]] = []
+    # Start with the memory that has most neighbours, so that all of a cluster are near one of its members.
+    for at in sorted(free, key=lambda at: (-int(linked[at].sum()), -group[at].stated_at.timestamp())):
+        if at not in free:
+            continue
+        others = [other for other in near[at].argsort()[::-1].tolist() if other in free and linked[at, other]]
+        cluster = [at, *others[: limits.max_size - 1]]
+        if len(cluster) > 1 and any(group[each].fresh for each in cluster):
+            free -= set(cluster)
+            members = [group[each] for each in cluster]
+            found.append(sorted(members, key=lambda each: (each.stated_at, each.record.id)))
+    return found
+
+
+def _cosines(group: Sequence[Candidate]) -> NDArray[np.float32]:
     import numpy as np
 
     matrix = np.stack([each.vector for each in group])
     near: NDArray[np.float32] = matrix @ matrix.T
     np.fill_diagonal(near, -1.0)
     return near
-
-
-def _repeated(group: Sequence[Candidate], likings: Likings) -> list[Repeated]:
-    if len(group) < 2:
-        return []
-    near = _near(group)
-    best = sorted(range(len(group)), key=lambda at: _wording(group[at]), reverse=True)
-    taken: set[int] = set()
-    found: list[Repeated] = []
-    for at in best:
-        if at in taken:
-            continue
-        same = [
-            other
-            for other in near[at].argsort()[::-1][:_MOST_COMPARED].tolist()
-            if other not in taken
-            and near[at, other] >= _MAYBE_SAME
-            and (group[at].fresh or group[other].fresh)
-            and said_again(likeness(group[at].text, group[other].text), float(near[at, other]), limits=likings.same)
-        ]
-        if same:
-            taken |= {at, *same}
-            found.append(Repeated(group[at], tuple(group[other] for other in same)))
-    return found
-
-
-def _wording(candidate: Candidate) -> tuple[Any, ...]:
-    """What makes one wording better than another that says the same: it says more, surer, later."""
-    reading, record = candidate.reading, candidate.record
-    return len(reading.words), record.confidence, candidate.told_at, record.id
-
-
-def _related(group: Sequence[Candidate], likings: Likings) -> list[list[Candidate]]:
-    if len(group) < 2:
-        return []
-    near = _near(group)
-    linked = near >= likings.similarity
-    free = set(range(len(group)))
-    found: list[list[Candidate]] = []
-    # Around whatever has most others near it, so that all of a cluster are near to one of its members.
-    for at in sorted(free, key=lambda at: (-int(linked[at].sum()), -group[at].told_at.timestamp())):
-        if at not in free:
-            continue
-        others = [
-            other
-            for other in near[at].argsort()[::-1].tolist()
-            if other in free and linked[at, other] and same_subject(group[at].reading, group[other].reading)
-        ]
-        members = [group[each] for each in (at, *others[: likings.most - 1])]
-        if len(members) > 1 and any(each.fresh for each in members):
-            free -= {at, *others[: likings.most - 1]}
-            found.append(sorted(members, key=lambda each: (each.told_at, each.record.id)))
-    return found

@@ -1,16 +1,13 @@
-"""Consolidate: related memories become one that cites them; written and verified before the old ones step aside.
+"""Consolidate: join exact duplicates, and have the LLM merge clusters of near memories.
 
-What says the same is joined without a model. What speaks of the same thing is put into one statement by the model,
-and only if that lost and made up nothing. The old ones are superseded, not removed: undo brings all of them back.
+A merged memory cites its sources, is checked before it is written, and supersedes them: undo brings all of them back.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, ModelUnavailable, NotFound
 from recollect.index.protocol import Index
@@ -22,48 +19,52 @@ from recollect.models.embedding import Embedder
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
 from recollect.prompts.data import new_fence
-from recollect.upkeep.clusters import Candidate, Likings, Repeated, candidates, related, repeated
-from recollect.upkeep.merged import Merge, joined_evidence, merged_record, read_merge
+from recollect.upkeep.clusters import (
+    MAX_CLUSTER_CHARS,
+    Candidate,
+    ClusterLimits,
+    Duplicates,
+    candidates,
+    find_clusters,
+    find_duplicates,
+)
+from recollect.upkeep.contract import memory_rows, operations_schema
+from recollect.upkeep.merged import Merge, joined_evidence, merged_record, parse_merge
 from recollect.upkeep.report import Bill, Chore, Report, Step, spent_by
 from recollect.upkeep.run import Run, finish
 from recollect.write.billed import billed
 from recollect.write.embed import embed
 
-SCHEMA: Mapping[str, Any] = {
-    "title": "merged",
-    "type": "object",
-    "properties": {
-        "members": {"type": "array", "items": {"type": "integer"}},
-        "statement": {"type": "string"},
-        "outdated": {"type": "array", "items": {"type": "integer"}},
-    },
-    "required": ["members", "statement", "outdated"],
-    "additionalProperties": False,
-}
+SCHEMA = operations_schema("op", "memory", "content")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merging:
-    """How much is looked at, what is near enough, and what asking the model may cost.
+class ConsolidationLimits:
+    """How many memories a run reads, which are near enough, and what the LLM may cost.
 
-    With `after`, only what was changed since is looked at, together with whatever is near it.
+    With `after`, only clusters with a memory that changed since are processed.
     """
 
-    look: int = 2000
-    likings: Likings = field(default_factory=Likings)
+    max_memories: int = 2000
+    clusters: ClusterLimits = field(default_factory=ClusterLimits)
     after: datetime | None = None
-    calls: int = 20
+    max_calls: int = 20
     max_tokens: int = 1024
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.look < 2 or self.calls < 0 or self.likings.most < 2:
-            raise InvalidInput("consolidating looks at two memories at least, and asks no model less than never")
+        for name, value, lowest in (
+            ("max_memories", self.max_memories, 2),
+            ("max_calls", self.max_calls, 0),
+            ("clusters.max_size", self.clusters.max_size, 2),
+        ):
+            if value < lowest:
+                raise InvalidInput(f"`{name}` must be at least {lowest}, got {value}")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What consolidating works with; without a chat model only what says the same is joined."""
+    """The stores and models that consolidation uses; without a chat model only duplicates are joined."""
 
     ledger: Ledger
     index: Index
@@ -71,22 +72,22 @@ class Parts:
     chat: Chat | None = None
 
 
-async def consolidate(scope: Scope, *, parts: Parts, run: Run, merging: Merging | None = None) -> Report:
-    """Make one of memories that say the same or speak of the same; gives what became of what, and what was left."""
-    merging = merging or Merging()
-    work = _Work(scope, parts, run, merging, await parts.ledger.revision(scope.user))
+async def consolidate(scope: Scope, *, parts: Parts, run: Run, limits: ConsolidationLimits | None = None) -> Report:
+    """Join duplicates, merge clusters, and report what was changed and what was left alone."""
+    limits = limits or ConsolidationLimits()
+    work = _Work(scope, parts, run, limits, await parts.ledger.revision(scope.user))
     groups, more = await candidates(
-        scope, ledger=parts.ledger, index=parts.index, look=merging.look, after=merging.after
+        scope, ledger=parts.ledger, index=parts.index, max_memories=limits.max_memories, after=limits.after
     )
-    gone: set[str] = set()
+    joined: set[str] = set()
     for group in groups:
-        for each in await repeated(group, merging.likings):
-            gone |= {one.record.id for one in (each.keeper, *each.repeats)}
+        for each in await find_duplicates(group):
+            joined |= {one.record.id for one in (each.keeper, *each.repeats)}
             await work.join(each)
     async with billed(parts.ledger, scope, work.bill.unpaid, by=run.by):
         if (chat := parts.chat) is not None:
             for group in groups:
-                for cluster in await related(group, merging.likings, without=gone):
+                for cluster in await find_clusters(group, limits.clusters, without=joined):
                     await work.merge(cluster, chat)
         await finish(scope, run, parts.ledger, *work.bill.unpaid())
     return Report(
@@ -105,9 +106,9 @@ async def consolidate(scope: Scope, *, parts: Parts, run: Run, merging: Merging 
 
 
 class _Work:
-    """Makes one of many, one transaction each, and keeps account."""
+    """Applies one transaction for each merge, and records what was done and what it cost."""
 
-    def __init__(self, scope: Scope, parts: Parts, run: Run, merging: Merging, since: Revision) -> None:
+    def __init__(self, scope: Scope, parts: Parts, run: Run, limits: ConsolidationLimits, since: Revision) -> None:
         self.steps: list[Step] = []
         self.left: list[str] = []
         self.bill = Bill()
@@ -115,13 +116,13 @@ class _Work:
         self._scope = scope
         self._parts = parts
         self._run = run
-        self._merging = merging
+        self._limits = limits
         self._since = since
-        self._asked = 0
-        self._away = False
+        self._calls = 0
+        self._is_unavailable = False
 
-    async def join(self, found: Repeated) -> None:
-        """Let the better wording stand for all that say the same."""
+    async def join(self, found: Duplicates) -> None:
+        """Supersede the duplicates of a memory, and join their evidence."""
         if self._is_full():
             return
         keeper, repeats = found.keeper.record, [each.record for each in found.repeats]
@@ -145,26 +146,26 @@ class _Work:
         await self._write(changes, step)
 
     async def merge(self, cluster: Sequence[Candidate], chat: Chat) -> None:
-        """Have the model make one statement of a cluster, and let it stand for what it was made of."""
-        if self._is_full() or self._away or self._asked >= self._merging.calls:
+        """Ask the LLM how to merge a cluster, and supersede the sources by the merged memory."""
+        if self._is_full() or self._is_unavailable or self._calls >= self._limits.max_calls:
             self.skipped = True
             return
-        self._asked += 1
+        self._calls += 1
         try:
-            asked, digest = await self._ask(cluster, chat)
+            answer, digest = await self._ask(cluster, chat)
         except BrokenAnswer as error:
             self.bill.add(spent_by(self._scope.user, Chore.CONSOLIDATE, chat.model, error, at=self._run.at))
             self._leave(cluster, str(error))
             return
         except ModelUnavailable as error:
-            if self._asked == 1 and not self.steps:
+            if self._calls == 1 and not self.steps:
                 raise
-            self._away = self.skipped = True
+            self._is_unavailable = self.skipped = True
             self._leave(cluster, str(error))
             return
-        self.bill.add(spent_by(self._scope.user, Chore.CONSOLIDATE, chat.model, asked, at=self._run.at))
-        merge = asked.value
-        if not merge.members:
+        self.bill.add(spent_by(self._scope.user, Chore.CONSOLIDATE, chat.model, answer, at=self._run.at))
+        merge = answer.value
+        if merge is None:
             self._leave(cluster, "the model keeps them apart")
             return
         record = merged_record(merge, cluster, at=self._run.at, digest=digest)
@@ -180,23 +181,18 @@ class _Work:
         )
         await self._write(changes, step)
 
-    async def _ask(self, cluster: Sequence[Candidate], chat: Chat) -> tuple[Structured[Merge], str]:
-        lines = [
-            json.dumps({"number": at, "says": each.record.content}, ensure_ascii=False)
-            for at, each in enumerate(cluster)
-        ]
-        # A fresh secret each time, and one line of JSON a statement: nothing that was said can end the fence.
-        fence = new_fence()
-        said = prompt("consolidate")
-        answer = await ask_json(
+    async def _ask(self, cluster: Sequence[Candidate], chat: Chat) -> tuple[Structured[Merge | None], str]:
+        template = prompt("consolidate")
+        rows = memory_rows([each.record for each in cluster], MAX_CLUSTER_CHARS)
+        answer: Structured[Merge | None] = await ask_json(
             chat,
-            [{"role": "user", "content": said.fill(fence=fence, statements="\n".join(lines))}],
+            [{"role": "user", "content": template.fill(fence=new_fence(), memories=rows)}],
             schema=SCHEMA,
-            max_tokens=self._merging.max_tokens,
-            timeout_s=self._merging.timeout_s,
-            check=lambda told: read_merge(told, cluster),
+            max_tokens=self._limits.max_tokens,
+            timeout_s=self._limits.timeout_s,
+            check=lambda value: parse_merge(value, cluster),
         )
-        return answer, said.digest
+        return answer, template.digest
 
     async def _write(self, changes: Sequence[Change], step: Step) -> None:
         if not self._run.dry_run:

@@ -1,154 +1,91 @@
-"""What a model says it sees in memories, read from its answer and held against them."""
+"""Parse and check the insights that an LLM finds in memories."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
 
-from recollect.model.memory import Category, MemoryRecord
-from recollect.models.structured import InvalidAnswer, Partial
+from recollect.ledger.terms import terms_of
+from recollect.model.extracted import Op
+from recollect.model.memory import Category, MemoryRecord, MemoryType
+from recollect.models.structured import Partial
+from recollect.text.grounding import missing_names, missing_numbers
+from recollect.text.normalize import normalize
+from recollect.upkeep.contract import operations_schema
+from recollect.write.operations import Operation, OperationParser
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
 from recollect.write.screening.written import as_written, is_of_secret
-from recollect.write.settling.reader import read
-from recollect.write.settling.same import SameLimits, Text, compare, likeness, ready, said_again
 
 MAX_CHARS = 500
-MAX_ABOUT_CHARS = 60
-LEAST_EVIDENCE = 2
-# A model's view of someone is never sure.
+MIN_EVIDENCE = 2
+# A model's view of a user is never certain.
 MAX_CONFIDENCE = 0.8
-# Words of weight that the memories do not have, as a share: beyond it, it is not these memories that show it.
-_MOST_NEW = 0.7
 
-SCHEMA: Mapping[str, Any] = {
-    "title": "insights",
-    "type": "object",
-    "properties": {
-        "insights": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "evidence": {"type": "array", "items": {"type": "integer"}},
-                    "content": {"type": "string"},
-                    "kind": {"type": "string", "enum": ["insight", "lesson"]},
-                    "about": {"type": "string"},
-                    "importance": {"type": "number"},
-                    "confidence": {"type": "number"},
-                },
-                "required": ["evidence", "content", "kind", "about", "importance", "confidence"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["insights"],
-    "additionalProperties": False,
-}
+SCHEMA = operations_schema("op", "lines", "content", "type", "importance", "confidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insight:
-    """Something that several memories show together; `review` says why a person must see it first, if one must."""
+    """A statement that several memories support; a reason for `review` means that a person must approve it."""
 
     content: str
     category: Category
     evidence: tuple[str, ...]
-    about: str
     importance: float
     confidence: float
     review: str = ""
 
 
-def insights_of(answer: object, memories: Sequence[MemoryRecord]) -> Partial[tuple[Insight, ...]]:
-    """The insights of an answer that rest on the memories, and what is wrong with the others."""
-    told = answer.get("insights") if isinstance(answer, Mapping) else answer
-    if not isinstance(told, list):
-        raise InvalidAnswer('it has no list "insights"')
+def parse_insights(answer: object, memories: Sequence[MemoryRecord]) -> Partial[tuple[Insight, ...]]:
+    """Return the insights that their memories support, and what is wrong with the others."""
+    parsed = OperationParser(len(memories), len(memories)).parse(answer)
     found: list[Insight] = []
-    complaints: list[str] = []
-    for at, each in enumerate(told[:100]):
-        try:
-            found.append(_insight(each, memories))
-        except InvalidAnswer as error:
-            complaints.append(f"insight {at}: {error}")
+    complaints = [each for each in parsed.complaints if "no content" in each]
+    for operation in parsed.value:
+        if operation.op is None:
+            continue
+        content = as_written(operation.content)
+        cited = [memories[line - 1] for line in operation.lines if 1 <= line <= len(memories)]
+        if reason := _objection(operation, content, cited):
+            complaints.append(f"{reason}: {content[:100]}")
+        else:
+            found.append(_insight(operation, content, cited))
     return Partial(tuple(found), tuple(complaints), worth=len(found))
 
 
-def _insight(told: object, memories: Sequence[MemoryRecord]) -> Insight:
-    if not isinstance(told, Mapping):
-        raise InvalidAnswer("it must be an object")
-    content = as_written(" ".join(str(told.get("content") or "").split()))
-    if not content or is_of_secret(content) or len(content) > MAX_CHARS:
-        raise InvalidAnswer(f"content must be one sentence of at most {MAX_CHARS} characters")
-    cited = _cited(told.get("evidence"), memories)
-    if wrong := _wrong_with(content, cited):
-        raise InvalidAnswer(wrong)
+def _insight(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> Insight:
     order = imperative_in(content)
     return Insight(
         content=content,
-        category=Category.LESSON if told.get("kind") == "lesson" else Category.INSIGHT,
+        category=Category.LESSON if operation.type is MemoryType.PROCEDURAL else Category.INSIGHT,
         evidence=tuple(each.id for each in cited),
-        about=as_written(str(told.get("about") or "").strip())[:MAX_ABOUT_CHARS],
-        importance=_share(told.get("importance"), 0.5),
-        confidence=min(_share(told.get("confidence"), 0.6), MAX_CONFIDENCE),
+        importance=operation.importance,
+        confidence=min(operation.confidence, MAX_CONFIDENCE),
         review=f"it tells what to do ('{order}'), and the user did not say it" if order else "",
     )
 
 
-def _cited(told: object, memories: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-    if not isinstance(told, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in told):
-        raise InvalidAnswer("evidence must be a list of numbers")
-    if wrong := [each for each in told if not 0 <= each < len(memories)]:
-        raise InvalidAnswer(f"there is no memory {wrong[0]}")
-    numbers = sorted(set(told))
-    if len(numbers) < LEAST_EVIDENCE:
-        raise InvalidAnswer(f"it must rest on {LEAST_EVIDENCE} memories at least")
-    return [memories[each] for each in numbers]
-
-
-def _wrong_with(content: str, cited: Sequence[MemoryRecord]) -> str:
+def _objection(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> str:
+    """Return why the operation is no insight; empty if it is one."""
+    if operation.op is not Op.ADD:
+        return "only new insights can be added"
+    if len(cited) < max(MIN_EVIDENCE, len(operation.lines)):
+        return f"it must cite at least {MIN_EVIDENCE} of the memories"
+    if len(content) > MAX_CHARS or is_of_secret(content):
+        return f"content must be one sentence of at most {MAX_CHARS} characters"
     if is_refusal(content):
         return "it is a refusal"
-    said, sources = read(content), [read(each.content) for each in cited]
-    numbers = {number for each in sources for number in each.numbers} | {str(len(cited))}
-    if extra := [number for number in said.numbers if number not in numbers]:
-        return f"none of its memories has the number {extra[0]}"
-    known = {word for each in sources for word in each.order}
-    if extra := [name for name in said.names if name not in known]:
-        return f"none of its memories has the name {extra[0]}"
-    words = {word for each in sources for word in each.words | each.people}
-    if not said.words & words or len(said.words - words) > math.ceil(_MOST_NEW * len(said.words)):
-        return "its memories do not speak of that"
-    if any(said_again(compare(content, each.content), 0.0, limits=SameLimits()) for each in cited):
-        return "it only says one of its memories again"
+    sources = "\n".join(f"{each.occurred_at or each.created_at:%Y-%m-%d} {each.content}" for each in cited)
+    for written, values in missing_numbers(content, sources).items():
+        # It may count the memories that it cites.
+        if Decimal(len(cited)) not in values:
+            return f"none of its memories has the number {written}"
+    if names := missing_names(content, sources):
+        return f"none of its memories has the name {names[0]}"
+    if not set(terms_of(content)) & set(terms_of(sources)):
+        return "its memories do not mention that"
+    if normalize(content) in {normalize(each.content) for each in cited}:
+        return "it repeats one of its memories"
     return ""
-
-
-def _share(told: object, otherwise: float) -> float:
-    if isinstance(told, bool) or not isinstance(told, (int, float)) or not math.isfinite(told):
-        return otherwise
-    return min(max(float(told), 0.0), 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Insights that there are or were, to tell whether another says no more."""
-
-    texts: tuple[Text, ...]
-    vectors: tuple[Any, ...]
-
-    def has(self, content: str, vector: Any) -> bool:
-        """Whether one of them says the same."""
-        said = ready(content)
-        for text, other in zip(self.texts, self.vectors, strict=True):
-            near = 0.0 if vector is None or other is None else float(vector @ other)
-            if said_again(likeness(said, text), near, limits=SameLimits()):
-                return True
-        return False
-
-    def and_(self, content: str, vector: Any) -> Known:
-        """These and one more."""
-        return Known((*self.texts, ready(content)), (*self.vectors, vector))

@@ -1,192 +1,124 @@
-"""What several memories become as one, and what that one must not have lost or made up."""
+"""Parse and check how a cluster of memories is merged, and build the merged memory.
+
+A merge is optional, so a doubtful one is refused: the sources stay as they are and nothing is lost.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from recollect.ledger.terms import terms_of
+from recollect.model.extracted import Op
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.models.structured import InvalidAnswer
+from recollect.text.grounding import missing_names, missing_numbers
 from recollect.upkeep.clusters import Candidate
+from recollect.write.operations import Operation, OperationParser
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.screen import is_refusal
 from recollect.write.screening.written import as_written
-from recollect.write.settling.reader import read
-from recollect.write.settling.reading import Reading
-from recollect.write.settling.relation import changed, keeps, nearness, same_subject
 
 SOURCE = "consolidation"
 MAX_EVIDENCE = 256
 MAX_CHARS = 2_000
-
-# Of the words of weight of a memory that holds, the merged one must have this share.
-_MOST = 0.6
-# What outdates another must be about the same for the most part.
-_ALIKE = 0.5
-_LEAST_LENGTH = 0.5
-_NEW_WORDS = 4
-# What tells how a statement stands to others has done its work once they are one.
-_ORDERING = frozenset(
-    [
-        *(
-            "final",
-            "finally",
-            "latest",
-            "current",
-            "currently",
-            "new",
-            "newly",
-            "newest",
-            "updated",
-            "revised",
-            "now",
-        ),
-        *("initial", "initially", "original", "originally", "added", "changed", "corrected", "actual", "actually"),
-        *("also", "still", "already", "again", "total", "then", "previously", "formerly", "later", "another"),
-    ]
-)
-# What people rely on is only outdated by another value for the very same thing.
-_STRICT = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
+# The merged memory has this share of the words of each memory that still holds.
+_MIN_SHARED = 0.6
+_MIN_LENGTH = 0.5
+_EXTRA_CHARS = 100
+# Users rely on these; only their own words may end one.
+_NEVER_OUTDATED = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Which statements of a cluster become one, in what words, and which of them no longer hold; none if apart."""
+    """Members of a cluster, from 0, that become one statement, and which of them are outdated."""
 
-    members: tuple[int, ...] = ()
-    statement: str = ""
+    members: tuple[int, ...]
+    statement: str
     outdated: frozenset[int] = frozenset()
 
 
-def read_merge(answer: object, cluster: Sequence[Candidate]) -> Merge:
-    """The merge that an answer describes, or an InvalidAnswer that says what is wrong with it."""
-    if not isinstance(answer, Mapping):
-        raise InvalidAnswer('it must be an object with "members", "statement" and "outdated"')
-    members = _numbers(answer, "members", len(cluster))
-    statement = as_written(" ".join(str(answer.get("statement") or "").split()))
-    if len(members) < 2 or not statement:
-        return Merge()
-    outdated = frozenset(_numbers(answer, "outdated", len(cluster))) & set(members)
-    merge = Merge(tuple(members), statement, outdated)
-    if wrong := what_is_wrong(merge, cluster):
-        raise InvalidAnswer(wrong)
+def parse_merge(answer: object, cluster: Sequence[Candidate]) -> Merge | None:
+    """Return the merge that the operations of an answer describe; None if they change nothing.
+
+    One "update" gives the statement. Each "end" names a memory that the statement replaces too; an end with content
+    says why that memory no longer holds. Raise InvalidAnswer for anything else, and for a merge that fails a check.
+    """
+    parsed = OperationParser(len(cluster), len(cluster)).parse(answer)
+    if parsed.complaints:
+        raise InvalidAnswer(parsed.complaints[0])
+    operations = [each for each in parsed.value if each.op is not None]
+    if not operations:
+        return None
+    updates = [each for each in operations if each.op is Op.UPDATE]
+    ends = {_index(each): each for each in operations if each.op is Op.END}
+    if len(updates) != 1 or len(updates) + len(ends) < len(operations):
+        raise InvalidAnswer('it needs exactly one "update"; all other operations are "end", each of another memory')
+    kept = _index(updates[0])
+    if not ends or kept in ends:
+        raise InvalidAnswer('it needs an "end" of each memory that the update replaces besides its own')
+    outdated = frozenset(at for at, end in ends.items() if end.content)
+    merge = Merge(tuple(sorted({kept, *ends})), as_written(updates[0].content), outdated)
+    if reason := _order(kept, merge, cluster) or check_merge(merge, cluster):
+        raise InvalidAnswer(reason)
     return merge
 
 
-def _numbers(answer: Mapping[Any, Any], name: str, count: int) -> list[int]:
-    told = answer.get(name)
-    if told is None:
-        return []
-    if not isinstance(told, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in told):
-        raise InvalidAnswer(f'"{name}" must be a list of numbers')
-    if wrong := [each for each in told if not 0 <= each < count]:
-        raise InvalidAnswer(f"there is no statement {wrong[0]}")
-    return sorted(set(told))
+def _index(operation: Operation) -> int:
+    if operation.memory is None:
+        raise InvalidAnswer('an "end" needs the number of a memory')
+    return operation.memory - 1
 
 
-def what_is_wrong(merge: Merge, cluster: Sequence[Candidate]) -> str:
-    """What keeps the statement from taking the place of its members, in a sentence; empty if nothing does."""
-    text, statement = merge.statement, read(merge.statement)
-    members = {number: cluster[number] for number in merge.members}
-    standing = {number: each for number, each in members.items() if number not in merge.outdated}
-    if not standing:
-        return "at least one statement must still hold"
+def _order(kept: int, merge: Merge, cluster: Sequence[Candidate]) -> str:
+    """Return why a memory cannot be outdated; it must be older than the memory that is updated."""
+    for at in sorted(merge.outdated):
+        if cluster[at].stated_at > cluster[kept].stated_at:
+            return f"memory {at + 1} is newer than memory {kept + 1} and cannot be outdated by it"
+        if cluster[at].record.category in _NEVER_OUTDATED:
+            return f"memory {at + 1} is a user's {cluster[at].record.category} and must be kept"
+    return ""
+
+
+def check_merge(merge: Merge, cluster: Sequence[Candidate]) -> str:
+    """Return why the statement cannot replace its members; empty if it can."""
+    text = merge.statement
+    members = {at: cluster[at].record.content for at in merge.members}
+    valid = {at: content for at, content in members.items() if at not in merge.outdated}
     if is_refusal(text):
-        return "the statement is a refusal"
-    longest = max(len(each.record.content) for each in standing.values())
-    whole = sum(len(each.record.content) for each in members.values())
-    if len(text) < longest * _LEAST_LENGTH:
-        return "the statement is much shorter than what it stands for"
-    if len(text) > min(whole + 100, MAX_CHARS):
-        return "the statement is longer than all that it stands for"
-    if imperative_in(text) and not any(imperative_in(each.record.content) for each in members.values()):
-        return "the statement gives an order that no source gives"
-    for number, each in members.items():
-        lost = _lost(statement, each.reading) if number in standing else _lost_name(statement, each.reading)
-        if lost:
-            return f"{lost} of statement {number} is missing"
-        if number in merge.outdated and (wrong := _still_holds(statement, number, members, standing)):
-            return wrong
-    return _made_up(statement, [each.reading for each in members.values()])
+        return "the content is a refusal"
+    if len(text) < _MIN_LENGTH * max(map(len, valid.values())):
+        return "the content is much shorter than the memories it replaces"
+    if len(text) > min(sum(map(len, members.values())) + _EXTRA_CHARS, MAX_CHARS):
+        return "the content is longer than all memories it replaces"
+    if imperative_in(text) and not any(map(imperative_in, members.values())):
+        return "the content gives an instruction that no memory gives"
+    for at, content in valid.items():
+        if lost := [*missing_numbers(content, text), *missing_names(content, text)]:
+            return f"{lost[0]} of memory {at + 1} is missing"
+        terms = set(terms_of(content))
+        if len(terms & set(terms_of(text))) < _MIN_SHARED * len(terms):
+            return f"most of memory {at + 1} is missing"
+    return _invented(text, "\n".join(f"{cluster[at].stated_at:%Y-%m-%d} {members[at]}" for at in members))
 
 
-def _lost(statement: Reading, source: Reading) -> str:
-    if detail := keeps(statement, source):
-        return detail
-    if detail := _lost_name(statement, source):
-        return detail
-    counted = {word for word in source.words if not _is_ordering(word, source)}
-    if counted and len(counted & statement.words) < math.ceil(_MOST * len(counted)):
-        return "most"
-    return "whom it is about" if not source.people <= statement.people else ""
-
-
-def _lost_name(statement: Reading, source: Reading) -> str:
-    """A name that is missing; what a statement begins with may be one, for all begin with a capital."""
-    if any(name not in statement.order for name in source.names):
-        return "a name"
-    opening = source.opening
-    if not opening or opening in statement.order or opening in statement.words or _is_ordering(opening, source):
-        return ""
-    return "" if opening in statement.people else "a name"
-
-
-def _is_ordering(word: str, source: Reading) -> bool:
-    """Whether a stem is that of a word which only tells how the statement stands to others."""
-    return any(each[: len(word)] == word and each in source.order for each in _ORDERING)
-
-
-def _still_holds(
-    statement: Reading, number: int, members: Mapping[int, Candidate], standing: Mapping[int, Candidate]
-) -> str:
-    """Why a statement cannot be taken for outdated: nothing later says otherwise. Else empty."""
-    old = members[number].reading
-    lost = keeps(statement, old)
-    if not lost and not _lost(statement, old):
-        return ""
-    strict = members[number].record.category in _STRICT
-    for later, each in standing.items():
-        new = each.reading
-        if later < number or not same_subject(new, old) or nearness(new, old) < _ALIKE:
-            continue
-        if strict and not changed(new, old):
-            continue
-        if (new.numbers or not old.numbers) and (new.times or not old.times):
-            return ""
-    return f"no later statement says that {number} is outdated"
-
-
-def _made_up(statement: Reading, sources: Sequence[Reading]) -> str:
-    numbers = {number for each in sources for number in each.numbers}
-    times = {time for each in sources for time in each.times}
-    known = {word for each in sources for word in each.order}
-    words = {word for each in sources for word in each.words}
-    people = {person for each in sources for person in each.people}
-    if extra := [number for number in statement.numbers if number not in numbers]:
-        return f"no statement has the number {extra[0]}"
-    if not statement.times <= times:
-        return "no statement has that time"
-    if extra := [name for name in statement.names if name not in known]:
-        return f"no statement has the name {extra[0]}"
-    if not statement.people <= people:
-        return "no statement is about that person"
-    if len(statement.negated) > sum(len(each.negated) for each in sources):
-        return "no statement denies that"
-    if len(statement.words - words) > max(_NEW_WORDS, len(words) // 2):
-        return "the statement says much that no source says"
+def _invented(text: str, sources: str) -> str:
+    if numbers := missing_numbers(text, sources):
+        return f"no memory has the number {next(iter(numbers))}"
+    if names := missing_names(text, sources):
+        return f"no memory has the name {names[0]}"
     return ""
 
 
 def merged_record(merge: Merge, cluster: Sequence[Candidate], *, at: datetime, digest: str) -> MemoryRecord:
-    """The memory that takes the place of the members, citing them and all that they rest on."""
+    """Return the memory that replaces the members, citing them and their evidence."""
     sources = [cluster[number].record for number in merge.members]
-    standing = [cluster[number].record for number in merge.members if number not in merge.outdated]
-    newest = standing[-1]
+    valid = [cluster[number].record for number in merge.members if number not in merge.outdated]
+    newest = valid[-1]
     return MemoryRecord(
         id=new_id(),
         scope=_shared_scope(sources),
@@ -197,21 +129,21 @@ def merged_record(merge: Merge, cluster: Sequence[Candidate], *, at: datetime, d
         created_at=at,
         updated_at=at,
         importance=max(each.importance for each in sources),
-        confidence=min(each.confidence for each in standing),
+        confidence=min(each.confidence for each in valid),
         source=SOURCE,
         trust=newest.trust,
         evidence=joined_evidence(sources),
         tags=tuple(dict.fromkeys(tag for each in sources for tag in each.tags))[:MAX_EVIDENCE],
         metadata=newest.metadata,
         detail={"sources": [each.id for each in sources]},
-        # It is as recent as what it was made of, not as its making.
-        occurred_at=max(cluster[number].told_at for number in merge.members),
+        # It is as recent as its sources, not as the run that merged them.
+        occurred_at=max(cluster[number].stated_at for number in merge.members),
         prompt_digest=digest,
     )
 
 
 def _shared_scope(records: Sequence[MemoryRecord]) -> Scope:
-    """The project and the session that all of them came from, as far as it is the same."""
+    """Return the project and the session as far as all of the records share them."""
     first = records[0].scope
     if any(each.scope.project != first.project for each in records):
         return Scope(first.user)
@@ -220,5 +152,5 @@ def _shared_scope(records: Sequence[MemoryRecord]) -> Scope:
 
 
 def joined_evidence(records: Sequence[MemoryRecord]) -> tuple[str, ...]:
-    """What all of the memories rest on, the latest if it is too much."""
+    """Return the evidence of all records, the latest if it is too much."""
     return tuple(dict.fromkeys(id for each in records for id in each.evidence))[-MAX_EVIDENCE:]

@@ -1,8 +1,7 @@
-"""Reflect: insights and lessons that a user's memories show together, kept as memories that cite them."""
+"""Reflect: have the LLM find insights and lessons in a user's memories, stored as memories that cite them."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,14 +20,16 @@ from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.data import new_fence
-from recollect.upkeep.insights import SCHEMA, Insight, Known, insights_of
+from recollect.prompts.data import json_line, new_fence, shortened
+from recollect.text.grounding import missing_names, missing_numbers
+from recollect.text.normalize import normalize
+from recollect.upkeep.contract import memory_rows
+from recollect.upkeep.insights import SCHEMA, Insight, parse_insights
 from recollect.upkeep.report import Chore, Report, Step, spent_by
 from recollect.upkeep.review import PROPOSED_BY
 from recollect.upkeep.run import Run, finish
 from recollect.write.billed import billed
 from recollect.write.embed import embed
-from recollect.write.settling.same import ready
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -37,28 +38,32 @@ SOURCE = "reflection"
 MAX_SHOWN_CHARS = 300
 _REFLECTIVE = (Category.INSIGHT, Category.LESSON)
 _SEEN: Filter = Not(any_of("category", [str(each) for each in (Category.TURN, Category.FILE, *_REFLECTIVE)]))
-_MOST_KNOWN = 200
-_MOST_KNOWN_SHOWN = 20
-_MOST_VERSIONS = 20
+_MAX_KNOWN = 200
+_MAX_KNOWN_SHOWN = 20
+_MAX_VERSIONS = 20
+# From this cosine on an insight with the same numbers and names repeats a known one.
+_SAME_MEANING = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thinking:
-    """How much is thought about, how many insights come of it, and what asking may cost.
+class ReflectionLimits:
+    """How many memories the LLM reads, how many insights a run adds, and what it may cost.
 
-    Less than `least` memories, of which none is newer than `after`, are not worth asking about.
+    A run is skipped with fewer than `min_memories`, or if none of them changed since `after`.
     """
 
-    look: int = 100
-    least: int = 5
-    most: int = 5
+    max_memories: int = 100
+    min_memories: int = 5
+    max_insights: int = 5
     after: datetime | None = None
     max_tokens: int = 2048
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.look < 2 or not 1 <= self.most <= 50:
-            raise InvalidInput("reflecting takes two memories at least, and gives from 1 to 50 insights")
+        if self.max_memories < 2:
+            raise InvalidInput(f"`max_memories` must be at least 2, got {self.max_memories}")
+        if not 1 <= self.max_insights <= 50:
+            raise InvalidInput(f"`max_insights` must be between 1 and 50, got {self.max_insights}")
 
 
 async def reflect(
@@ -68,32 +73,32 @@ async def reflect(
     embedder: Embedder,
     chat: Chat | None,
     run: Run,
-    thinking: Thinking | None = None,
+    limits: ReflectionLimits | None = None,
 ) -> Report:
-    """Add what the memories that the scope sees show together; never what was there before, forgotten or not.
+    """Add insights into the memories that the scope sees; never one that exists or existed, forgotten or not.
 
-    An insight lives where its evidence does: what rests on a project's memory stays in that project. Insights that
-    rest on what is no longer remembered are told of as stale. Without a chat model nothing else is done.
+    An insight lives where its evidence does: one that cites a project's memory stays in that project. Insights whose
+    evidence no longer holds are reported as stale. Without a chat model nothing else is done.
     """
-    thinking = thinking or Thinking()
+    limits = limits or ReflectionLimits()
     since = await ledger.revision(scope.user)
-    page = await ledger.find(scope, Listing(filter=_SEEN, visible=True, limit=thinking.look))
+    page = await ledger.find(scope, Listing(filter=_SEEN, visible=True, limit=limits.max_memories))
     seen = [each for each in page if holds_now(each, run.at)]
     before = await _insights(scope, ledger)
     stale = await _stale(scope, before, ledger)
     report = Report(chore=Chore.REFLECT, user=scope.user, dry_run=run.dry_run, stale=stale, looked_at=len(seen))
-    if why := _why_not(seen, thinking, chat):
+    if why := _reason_to_skip(seen, limits, chat):
         await finish(scope, run, ledger)
         return replace(report, left=(why,))
     assert chat is not None
     try:
-        asked, digest = await _ask(seen, before, chat, thinking)
+        asked, digest = await _ask(seen, before, chat, limits)
     except BrokenAnswer as error:
         spent = spent_by(scope.user, Chore.REFLECT, chat.model, error, at=run.at)
         await ledger.apply(scope, [], by=run.by, effects=[spent])
         raise
     spent = spent_by(scope.user, Chore.REFLECT, chat.model, asked, at=run.at)
-    most = thinking.most
+    most = limits.max_insights
     async with billed(ledger, scope, lambda: [spent], by=run.by):
         new, known = await _new(asked.value, before, embedder=embedder)
         changes = [Add(_record(scope, each, seen, at=run.at, digest=digest), vector) for each, vector in new]
@@ -114,29 +119,29 @@ async def reflect(
     )
 
 
-def _why_not(seen: Sequence[MemoryRecord], thinking: Thinking, chat: Chat | None) -> str:
+def _reason_to_skip(seen: Sequence[MemoryRecord], limits: ReflectionLimits, chat: Chat | None) -> str:
     if chat is None:
-        return "no model is set up, or none may be asked now, and insights need one"
-    if len(seen) < max(thinking.least, 2):
-        return f"{len(seen)} memories are too few to show anything; {max(thinking.least, 2)} are needed"
-    if thinking.after is not None and not any(each.updated_at > thinking.after for each in seen):
-        return "nothing is new since the last time"
+        return "insights need an LLM, and none is configured or available"
+    if len(seen) < max(limits.min_memories, 2):
+        return f"{len(seen)} memories are too few; {max(limits.min_memories, 2)} are needed"
+    if limits.after is not None and not any(each.updated_at > limits.after for each in seen):
+        return "nothing is new since the last run"
     return ""
 
 
 async def _insights(scope: Scope, ledger: Ledger) -> tuple[MemoryRecord, ...]:
-    """The insights the scope sees in whatever state: one that a person forgot must not come back."""
+    """Return the insights that the scope sees, of any status: a forgotten one must not come back."""
     only = any_of("category", [str(each) for each in _REFLECTIVE])
-    listing = Listing(filter=only, statuses=tuple(Status), visible=True, limit=_MOST_KNOWN)
+    listing = Listing(filter=only, statuses=tuple(Status), visible=True, limit=_MAX_KNOWN)
     return tuple((await ledger.find(scope, listing)).records)
 
 
 async def _stale(scope: Scope, insights: Sequence[MemoryRecord], ledger: Ledger) -> tuple[str, ...]:
-    """The active insights of ours that rest on a memory which neither holds nor was followed by one that does."""
+    """Return the active insights that cite a memory which is neither active nor superseded by an active one."""
     mine = [each for each in insights if each.status is Status.ACTIVE and each.source == SOURCE]
     known: dict[str, MemoryRecord] = {}
     wanted = {id for each in mine for id in each.evidence}
-    for _ in range(_MOST_VERSIONS):
+    for _ in range(_MAX_VERSIONS):
         if not wanted:
             break
         found = await ledger.get(scope, sorted(wanted))
@@ -144,7 +149,7 @@ async def _stale(scope: Scope, insights: Sequence[MemoryRecord], ledger: Ledger)
         wanted = {each.superseded_by for each in found if each.superseded_by} - known.keys()
 
     def holds(id: str) -> bool:
-        for _ in range(_MOST_VERSIONS):
+        for _ in range(_MAX_VERSIONS):
             record = known.get(id)
             if record is None or record.status is Status.ACTIVE or not record.superseded_by:
                 break
@@ -155,64 +160,65 @@ async def _stale(scope: Scope, insights: Sequence[MemoryRecord], ledger: Ledger)
 
 
 async def _ask(
-    seen: Sequence[MemoryRecord], before: Sequence[MemoryRecord], chat: Chat, thinking: Thinking
+    seen: Sequence[MemoryRecord], before: Sequence[MemoryRecord], chat: Chat, limits: ReflectionLimits
 ) -> tuple[Structured[tuple[Insight, ...]], str]:
-    known = [each for each in before if each.status is Status.ACTIVE][:_MOST_KNOWN_SHOWN]
-    # A fresh secret each time, and one line of JSON a memory: nothing that was said can end the fence.
-    fence = new_fence()
-    said = prompt("reflect")
-    text = said.fill(
-        fence=fence,
-        known="\n".join(_line("known", True, each) for each in known),
-        memories="\n".join(_line("number", at, each) for at, each in enumerate(seen)),
-        most=str(thinking.most),
+    known = [each for each in before if each.status is Status.ACTIVE][:_MAX_KNOWN_SHOWN]
+    template = prompt("reflect")
+    text = template.fill(
+        fence=new_fence(),
+        known="\n".join(json_line({"known": shortened(each.content, MAX_SHOWN_CHARS)}) for each in known),
+        memories=memory_rows(seen, MAX_SHOWN_CHARS),
+        most=str(limits.max_insights),
     )
     answer: Structured[tuple[Insight, ...]] = await ask_json(
         chat,
         [{"role": "user", "content": text}],
         schema=SCHEMA,
-        max_tokens=thinking.max_tokens,
-        timeout_s=thinking.timeout_s,
-        check=lambda told: insights_of(told, seen),
+        max_tokens=limits.max_tokens,
+        timeout_s=limits.timeout_s,
+        check=lambda value: parse_insights(value, seen),
     )
-    return answer, said.digest
-
-
-def _line(mark: str, number: int | bool, record: MemoryRecord) -> str:
-    return json.dumps({mark: number, "says": record.content[:MAX_SHOWN_CHARS]}, ensure_ascii=False)
+    return answer, template.digest
 
 
 async def _new(
     insights: Sequence[Insight], before: Sequence[MemoryRecord], *, embedder: Embedder
 ) -> tuple[list[tuple[Insight, Vector | None]], list[str]]:
-    """Those that say something new, with their vectors, and what the others are."""
+    """Return the insights that are not known yet, with their vectors, and the reasons for leaving the others."""
     if not insights:
         return [], []
     texts = [*(each.content for each in before), *(each.content for each in insights)]
     vectors = await embed(texts, embedder=embedder)
-    known = Known(tuple(ready(each.content) for each in before), tuple(vectors[: len(before)]))
+    known = list(zip(texts, vectors, strict=True))[: len(before)]
     new: list[tuple[Insight, Vector | None]] = []
     left: list[str] = []
     for each, vector in zip(insights, vectors[len(before) :], strict=True):
-        if known.has(each.content, vector):
+        if any(_is_repeated(each.content, vector, *other) for other in known):
             left.append(f"known already: {each.content}")
             continue
-        known = known.and_(each.content, vector)
+        known.append((each.content, vector))
         new.append((each, vector))
     return new, left
+
+
+def _is_repeated(content: str, vector: Vector | None, known: str, other: Vector | None) -> bool:
+    """Return whether an insight has the words of a known one, or its meaning with the same numbers and names."""
+    if normalize(content) == normalize(known):
+        return True
+    if vector is None or other is None or float(vector @ other) < _SAME_MEANING:
+        return False
+    return not any((*missing_numbers(content, known), *missing_names(content, known)))
 
 
 def _record(
     scope: Scope, insight: Insight, seen: Sequence[MemoryRecord], *, at: datetime, digest: str
 ) -> MemoryRecord:
-    """The insight as a memory that lives where the narrowest of its evidence does."""
+    """Return the insight as a memory at the narrowest level of its evidence."""
     evidence = [each for each in seen if each.id in insight.evidence]
     levels = {each.level for each in evidence}
     level = next(each for each in (Level.SESSION, Level.PROJECT, Level.USER) if each in levels)
     place = {Level.USER: Scope(scope.user), Level.PROJECT: replace(scope, session=""), Level.SESSION: scope}[level]
-    detail = {"about": insight.about}
-    if insight.review:
-        detail |= {"review": insight.review, PROPOSED_BY: SOURCE}
+    detail = {"review": insight.review, PROPOSED_BY: SOURCE} if insight.review else {}
     return MemoryRecord(
         id=new_id(),
         scope=place,

@@ -18,8 +18,8 @@ from recollect.model.result import Hit
 from recollect.read.decide import Rule, decide
 from recollect.read.defang import defang
 from recollect.read.question import look_at
+from recollect.read.small_words import language_of, words_of
 from recollect.read.visible import one_line, visible
-from recollect.write.rules.pack import pack_for
 
 _MOST_QUOTED = 3
 _MOST_ABOUT_ONE = 6
@@ -66,7 +66,7 @@ class _Quote:
 def answer_from_memory(question: str, known: Known | None) -> str:
     """What can be said to it without an LLM; it says so, quotes with date, speaker and id, and makes nothing up."""
     question = examined(question)
-    say = _phrases()[pack_for(question).language]
+    say = _phrases_for(question)
     if known is None:
         return f"{say['off']}\n\n{say['no_llm']}"
     return "\n\n".join([*_said(question, known, say), say["no_llm"]])
@@ -194,7 +194,7 @@ def _quoted(hit: Hit, learned: Sequence[Hit], wanted: frozenset[str]) -> _Quote 
     `learned` is what was learned from it: that counts for how well it fits.
     """
     text = visible(hit.record.content[:_READ_CHARS])
-    say = _phrases()[pack_for(text).language]
+    say = _phrases_for(text)
     is_said = hit.record.category is Category.TURN
     sentences = [each for each in _sentences(text) if not (_asks(each, say) if is_said else each.endswith(_ASKED))]
     if not sentences:
@@ -241,6 +241,12 @@ def _orders(sentence: str, say: Mapping[str, str]) -> bool:
 @cache
 def _openings(listed: str) -> list[list[str]]:
     return [opening.split("|") for opening in listed.split()]
+
+
+def _phrases_for(text: str) -> Mapping[str, str]:
+    """Return the phrases in the language of the text, or in English."""
+    phrases = _phrases()
+    return phrases.get(language_of(words_of(text)), phrases["en"])
 
 
 @cache

@@ -204,7 +204,7 @@ def train(rows: Sequence[Row], *, only_keep: bool = False) -> Trained:
     categories = [
         fit(kinds, np.array([each["category"] == name for each in labels]), 3.0) for name in select.CATEGORIES
     ]
-    changes = [fit(kinds, np.array([each["change"] == name for each in labels]), 10.0) for name in select.CHANGES]
+    changes = [fit(kinds, np.array([each["change"] == name for each in labels]), KEEP_C) for name in select.CHANGES]
     return Trained(fit(x, y, CUT_C), keep, categories, changes)
 
 

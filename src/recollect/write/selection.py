@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from recollect.language.statement_dates import date_in, with_date
 from recollect.model.extracted import ExtractedFact
 from recollect.model.memory import Category, MemoryType
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
-from recollect.write.dates import date_in, with_date
 from recollect.write.keyed import asked_to_keep, asked_to_skip, find_key
 from recollect.write.select import Selected, score_statements, select_statements
 from recollect.write.sentences import sentences

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.write.extraction.extract import Extracted, Limits, extract
+from recollect.write.batch import Batch
+from recollect.write.extract import Extraction, ExtractionLimits, extract
 
 TUESDAY = datetime(2026, 3, 10, 12, tzinfo=UTC)
 HAWAII = "I'm planning a trip to Hawaii. My budget is $10,000."
@@ -27,15 +30,22 @@ def assistant(said: str, *, id: str = "a1") -> Turn:
 
 def claim(content: str, **fields: Any) -> dict[str, Any]:
     whole = {
-        "turns": [1], "content": content, "by": "user", "type": "semantic", "category": "fact", "key": None,
-        "value": None, "importance": 0.8, "confidence": 0.9, "when": None, "change": "new",
+        "op": "add", "memory": None, "lines": [1], "content": content, "type": "semantic", "category": "fact",
+        "key": None, "value": None, "importance": 0.8, "confidence": 0.9, "when": None,
     }  # fmt: skip
     return {**whole, **fields}
 
 
-async def run(chat: OpenAIChat, *turns: Turn, **options: Any) -> Extracted:
-    limits = Limits(**{name: options.pop(name) for name in list(options) if name in Limits.__dataclass_fields__})
-    return await extract(turns, chat=chat, now=TUESDAY, limits=limits, **options)
+async def run(
+    chat: OpenAIChat,
+    *turns: Turn,
+    context: Sequence[Turn] = (),
+    memories: Sequence[MemoryRecord] = (),
+    mode: str = "chat",
+    **limits: Any,
+) -> Extraction:
+    batch = Batch(turns, tuple(context), tuple(memories))
+    return await extract(batch, chat=chat, mode=mode, now=TUESDAY, limits=ExtractionLimits(**limits))
 
 
 def shown(llm: ScriptedLLM) -> str:

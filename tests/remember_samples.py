@@ -23,8 +23,7 @@ SAID = "My bike is a red Cargo bike."
 BIKE = "User's bike is a red Cargo bike"
 
 # What the prompts begin with: by these a script knows what it is asked for.
-EXTRACT = "Read a conversation and write down what will still matter"
-RECONCILE = "Statements were just learned"
+EXTRACT = "You maintain the long-term memory of a user. Compare the new lines"
 COMPRESS = "Sum up a stretch of a conversation"
 SUMMARY = "You keep the running summary of a conversation"
 CONSOLIDATE = "Make one statement of those that belong together"

@@ -12,7 +12,6 @@ import pytest
 from recollect import AsyncMemory
 from recollect.errors import Backlog, InvalidInput, NotFound
 from recollect.model.job import JobKind, JobState, NewJob
-from recollect.model.learned import Learned
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
@@ -20,7 +19,7 @@ from recollect.settings import Settings
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.schedule import Timetable
 from recollect.upkeep.timekeeper import Timekeeper
-from recollect.write.speakers import by_speaker
+from recollect.write.selection import select_facts
 from recollect.write.triggers import Triggers, learning
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -208,14 +207,10 @@ async def test_the_summary_so_far_goes_into_the_prompt_where_that_is_wanted(tmp_
 
 def test_each_of_several_speakers_is_called_by_name() -> None:
     turns = [turn("I live in Oslo", name="Ann", id="1"), turn("I live in Rome", name="Bob", id="2")]
-    learned = [
-        Learned(content="User lives in Oslo", key="location", value="Oslo", evidence=("1",)),
-        Learned(content="User lives in Rome", key="location", value="Rome", evidence=("2",)),
-    ]
-    named = by_speaker(learned, turns)
-    assert [each.content for each in named] == ["Ann lives in Oslo", "Bob lives in Rome"]
+    named = select_facts(turns)
+    assert [each.content for each in named] == ["Ann: I live in Oslo", "Bob: I live in Rome"]
     assert [each.key for each in named] == [None, None]
-    assert by_speaker(learned[:1], turns[:1]) == learned[:1]
+    assert [(each.content, each.key) for each in select_facts(turns[:1])] == [("I live in Oslo", "city")]
 
 
 async def test_what_another_turn_says_too_is_known_after_one_of_them_is_erased(memory: AsyncMemory) -> None:

@@ -23,8 +23,8 @@ from recollect.models.local_chat import LocalChat
 from recollect.models.structured import ask_json
 from recollect.settings import load
 from recollect.testing.local_model import local_model
-from recollect.write.extraction.answer import claims_of
-from recollect.write.extraction.small import SCHEMA
+from recollect.write.operations import OperationParser
+from recollect.write.small_model import SCHEMA
 
 pytestmark = [pytest.mark.local_llm, pytest.mark.timeout(600)]
 
@@ -91,7 +91,9 @@ def test_what_is_said_to_a_real_small_model_is_recalled(model: str, tmp_path: Pa
 
 async def test_it_answers_within_a_schema(chat: LocalChat) -> None:
     asked = [{"role": "user", "content": "Write ten sentences about rain."}]
-    answer = await ask_json(chat, asked, schema=SCHEMA, max_tokens=400, timeout_s=300, check=claims_of)
+    answer = await ask_json(
+        chat, asked, schema=SCHEMA, max_tokens=400, timeout_s=300, check=OperationParser(0, 0).parse
+    )
     assert answer.how == "schema"
     assert answer.calls == 1
     assert 0 < answer.tokens_in < 100

@@ -25,7 +25,7 @@ from recollect.model.change import Verb
 from recollect.model.memory import Category
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.write.extraction.prompt import style_of
+from recollect.write.modes import mode_named
 
 HERE = Path(__file__).parent
 # To make one takes longer than to ask it, and most shapes come again.
@@ -137,7 +137,7 @@ def test_words_that_are_listed_are_those_there_are(described: dict[str, Any]) ->
     assert set(shapes["Changed"]["properties"]["event"]["enum"]) == {*Verb, "none"}
     assert set(shapes["EntryTold"]["properties"]["verb"]["enum"]) == set(Verb)
     modes = shapes["Said"]["properties"]["mode"]["anyOf"][0]["enum"]
-    assert all(style_of(mode) for mode in modes)
+    assert all(mode_named(mode) for mode in modes)
 
 
 def test_every_example_of_a_shape_is_one(described: dict[str, Any]) -> None:

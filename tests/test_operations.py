@@ -78,7 +78,9 @@ def test_no_list_of_operations_is_an_invalid_answer(answer: object) -> None:
         parse(answer)
 
 
-@pytest.mark.parametrize(("said", "share"), [("high", 0.8), (8, 0.8), ("90", 0.9), (True, 0.5), (-1, 0.5), (None, 0.5)])
+@pytest.mark.parametrize(
+    ("said", "share"), [("high", 0.8), (8, 0.8), ("90", 0.9), (True, 0.5), (-1, 0.5), (None, 0.5)]
+)
 def test_shares_are_read_however_a_model_writes_them(said: object, share: float) -> None:
     [found] = parse([{"content": "Likes tea", "importance": said}])
     assert found.importance == share

@@ -82,7 +82,9 @@ def test_one_batch_ends_at_most_three_memories() -> None:
 
 def test_a_second_update_of_one_memory_is_added() -> None:
     old = memory("The user has a red car and a blue bike")
-    result = run(fact("The user sold the red car", Op.UPDATE, old), fact("The user rides a blue bike", Op.UPDATE, old))
+    result = run(
+        fact("The user sold the red car", Op.UPDATE, old), fact("The user rides a blue bike", Op.UPDATE, old)
+    )
     assert [type(change) for change in result.changes] == [Supersede, Add]
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from extract_samples import turn
+from recollect.write.settling.reconcile_answer import Asked
+from recollect.write.settling.same import ready
 from remember_samples import claim, contents, facts, learns, opened, say
 
 from recollect.conversation.asking import tidied
 from recollect.conversation.extracts import extracts
+from recollect.model.extracted import ExtractedFact
 from recollect.model.ids import new_id
-from recollect.model.learned import Learned
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
@@ -22,8 +24,6 @@ from recollect.upkeep.clusters import Candidate
 from recollect.upkeep.insights import insights_of
 from recollect.upkeep.merged import read_merge
 from recollect.write.screening.written import is_of_secret, without_secrets
-from recollect.write.settling.reconcile_answer import Asked
-from recollect.write.settling.same import ready
 
 KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 MARKED = "[redacted: GitHub token]"
@@ -60,10 +60,10 @@ def test_what_else_a_model_says_is_kept_without_the_secret(tmp_path: Path) -> No
 
 
 def test_the_value_of_a_key_is_read_by_what_the_key_calls_it() -> None:
-    keyed = Learned(content="User has a phone", key="phone_pin", value="4821")
+    keyed = ExtractedFact(content="User has a phone", key="phone_pin", value="4821")
     [kept], _ = without_secrets([keyed])
     assert (kept.content, kept.key, kept.value) == ("User has a phone", None, None)
-    plain = Learned(content="User lives in Graz", key="city", value="Graz")
+    plain = ExtractedFact(content="User lives in Graz", key="city", value="Graz")
     assert without_secrets([plain]) == ([plain], [])
 
 

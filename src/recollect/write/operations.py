@@ -123,7 +123,7 @@ class OperationParser:
     def _unknown(self, operation: Operation) -> list[str]:
         wrong = [f"there is no line {line}" for line in operation.lines if not 1 <= line <= self.line_count]
         memory = operation.memory
-        if memory is not None and not 1 <= memory <= self.memory_count:
+        if operation.op in (Op.UPDATE, Op.END) and memory is not None and not 1 <= memory <= self.memory_count:
             wrong.append(f"there is no memory {memory}")
         if operation.op is Op.UPDATE and memory is None:
             wrong.append("an update needs the number of a memory")

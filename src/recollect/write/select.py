@@ -35,7 +35,7 @@ BUCKETS = 1 << 16
 # Probabilities from which on a sentence is cut and a statement kept; chosen by cross-validation when training.
 CUT_THRESHOLD = 0.4
 KEEP_THRESHOLD = 0.53
-CHANGE_THRESHOLD = 0.5
+CHANGE_THRESHOLD = 0.6
 # More statements than this in one message come from a list that was pasted.
 MAX_STATEMENTS = 40
 

@@ -27,7 +27,7 @@ EXTRACT = "Read a conversation and write down what will still matter"
 RECONCILE = "Statements were just learned"
 COMPRESS = "Sum up a stretch of a conversation"
 SUMMARY = "You keep the running summary of a conversation"
-CONSOLIDATE = "Make one statement of those that belong together"
+CONSOLIDATE = "Merge those that belong"
 SESSION = "A conversation of a user has ended"
 
 NOTHING = '{"memories": []}'

@@ -26,7 +26,7 @@ BIKE = "User's bike is a red Cargo bike"
 EXTRACT = "You maintain the long-term memory of a user. Compare the new lines"
 COMPRESS = "Sum up a stretch of a conversation"
 SUMMARY = "You keep the running summary of a conversation"
-CONSOLIDATE = "Make one statement of those that belong together"
+CONSOLIDATE = "Merge those that belong"
 SESSION = "A conversation of a user has ended"
 
 NOTHING = '{"memories": []}'

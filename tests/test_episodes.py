@@ -123,7 +123,7 @@ class TestARun:
         written = await episode_of_run(state(), DEPLOY, chat=chat, now=NOW)
         [episode] = records(written.changes)
         assert episode.detail["made"] == "given"
-        assert written.reasons == ("told as it was given: nobody said 4711",)
+        assert written.reasons == ("told as it was given: nobody said 4,711",)
 
     async def test_a_broken_answer_leaves_what_was_given(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = "no JSON here"
@@ -221,7 +221,7 @@ class TestATalk:
         llm.reply_json({**FIXED, "goal": "Win the lottery with 987,654 tickets"})
         turns = talk(*WORK)
         written = await episode_of_talk(state(turns), turns, chat=chat, now=NOW)
-        assert (written.changes, written.reasons) == ((), ("no episode: nobody said 987654",))
+        assert (written.changes, written.reasons) == ((), ("no episode: nobody said 987,654",))
 
     @pytest.mark.parametrize(
         "said",

@@ -254,7 +254,9 @@ async def test_10000_then_2000_added_then_12000_are_consolidated_into_one_memory
     for each in before:
         learns(llm, each, claim(each))
     decides(llm, (0, "ADD", None, None))
-    llm.when(CONSOLIDATE).reply_json({"members": [0, 1, 2], "statement": after, "outdated": [0, 1]})
+    operations: list[dict[str, Any]] = [{"op": "update", "memory": 3, "content": after}]
+    operations += [{"op": "end", "memory": at, "content": "It is no longer the budget"} for at in (1, 2)]
+    llm.when(CONSOLIDATE).reply_json({"operations": operations})
     async with opened_async(tmp_path, llm, **AT_ONCE) as memory:
         for each in before:
             await memory.remember(exchange(f"{each} for the trip."), user_id=ALEX, session_id="hawaii", wait=True)

@@ -83,4 +83,4 @@ class TestTheEndOfASession:
         [change] = written.changes
         assert isinstance(change, Add)
         assert "99,000" not in change.record.content
-        assert written.reasons == ("the model's summary was not used: nobody said 99000",)
+        assert written.reasons == ("the model's summary was not used: nobody said 99,000",)

@@ -24,7 +24,7 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.reflect import Thinking, reflect
+from recollect.upkeep.reflect import ReflectionLimits, reflect
 from recollect.upkeep.report import Report
 
 EMBEDDER = StaticEmbedder()
@@ -47,35 +47,34 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
 
 @pytest.fixture
 async def deployed(ledger: Ledger) -> list[MemoryRecord]:
-    """Memories in the order in which the model sees them: the newest is number 0."""
+    """Memories in the order in which the model sees them: the newest has number 1."""
     records = [memory(each, age_days=at) for at, each in enumerate(DEPLOYED)]
     await keep(ledger, *records, embedder=EMBEDDER)
     return records
 
 
-def insight(content: str, *evidence: int, **fields: Any) -> dict[str, Any]:
-    usual = {"kind": "insight", "about": "deployment", "importance": 0.7, "confidence": 0.9}
-    return {"content": content, "evidence": list(evidence), **usual, **fields}
+def insight(content: str, *lines: int, **fields: Any) -> dict[str, Any]:
+    usual = {"op": "add", "type": "semantic", "importance": 0.7, "confidence": 0.9}
+    return {"content": content, "lines": list(lines), **usual, **fields}
 
 
 def answer(*insights: dict[str, Any]) -> str:
-    return json.dumps({"insights": insights})
+    return json.dumps({"operations": insights})
 
 
 async def reflected(ledger: Ledger, chat: OpenAIChat | None, *, scope: Scope = ANN, **options: Any) -> Report:
-    thinking = options.pop("thinking", Thinking())
-    return await reflect(scope, ledger=ledger, embedder=EMBEDDER, chat=chat, run=run(**options), thinking=thinking)
+    limits = options.pop("limits", None)
+    return await reflect(scope, ledger=ledger, embedder=EMBEDDER, chat=chat, run=run(**options), limits=limits)
 
 
 async def test_insights_and_lessons_are_kept_with_their_evidence(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
-    llm.reply(answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2, kind="lesson", importance=0.6)))
+    llm.reply(answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3, type="procedural", importance=0.6)))
     report = await reflected(ledger, chat)
     ports, compose = await ledger.get(ANN, [step.id for step in report.steps])
     assert (ports.content, ports.type, ports.category) == (PORTS, MemoryType.REFLECTIVE, Category.INSIGHT)
     assert ports.evidence == (deployed[1].id, deployed[3].id)
-    assert ports.detail == {"about": "deployment"}
     assert (compose.category, compose.status, compose.level) == (Category.LESSON, Status.ACTIVE, Level.USER)
     # A model's view is neither sure nor anybody's word.
     assert (ports.confidence, ports.trust, ports.prompt_digest) == (0.8, Trust.LOW, prompt("reflect").digest)
@@ -85,27 +84,27 @@ async def test_without_a_model_it_says_so_and_does_nothing(ledger: Ledger, deplo
     before = await snapshot(ledger)
     report = await reflected(ledger, None)
     assert (report.steps, report.calls) == ((), 0)
-    assert "model" in report.left[0]
+    assert "need an LLM" in report.left[0]
     assert await snapshot(ledger) == before
 
 
-async def test_what_is_known_is_not_said_again_in_other_words(
+async def test_what_is_known_is_not_added_again(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
-    llm.reply(answer(insight(PORTS, 1, 3)))
+    llm.reply(answer(insight(PORTS, 2, 4)))
     await reflected(ledger, chat)
-    again = "Deployments of the payment-service fail because of port conflicts!"
-    llm.reply(answer(insight(again, 1, 3), insight(COMPOSE, 0, 2), insight(COMPOSE + ".", 0, 2)))
+    again = "deployments of payment-service fail because of port conflicts!"
+    llm.reply(answer(insight(again, 2, 4), insight(COMPOSE, 1, 3), insight(COMPOSE + ".", 1, 3)))
     report = await reflected(ledger, chat)
     assert told(report) == {COMPOSE}
     assert [each.split(":")[0] for each in report.left] == ["known already"] * 2
-    assert '{"known": true' in llm.calls("chat")[1].text.replace('\\"', '"')
+    assert '{"known": "Deployments' in llm.calls("chat")[1].text.replace('\\"', '"')
 
 
 async def test_an_insight_that_a_person_forgot_does_not_come_back(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
-    llm.default = answer(insight(PORTS, 1, 3))
+    llm.default = answer(insight(PORTS, 2, 4))
     [step] = (await reflected(ledger, chat)).steps
     await ledger.apply(ANN, [Forget(step.id)], by=By("ann"))
     assert (await reflected(ledger, chat)).steps == ()
@@ -113,17 +112,17 @@ async def test_an_insight_that_a_person_forgot_does_not_come_back(
 
 WRONG = {
     "no evidence": insight(PORTS),
-    "one memory only": insight(PORTS, 1),
-    "one memory twice": insight(PORTS, 1, 1),
-    "an unknown memory": insight(PORTS, 1, 99),
-    "a negative number": insight(PORTS, 1, -1),
-    "a number nobody said": insight("Deployments of payment-service failed 12 times because of ports", 1, 3),
-    "a name nobody said": insight("Deployments of payment-service fail when Bob is away", 1, 3),
-    "something else": insight("The weather in spring is often mild and pleasant", 1, 3),
-    "a memory said again": insight(DEPLOYED[1] + ".", 1, 3),
-    "a refusal": insight("I'm sorry, but I can't help with the deployment of payment-service", 1, 3),
-    "nothing": insight("", 1, 3),
-    "far too long": insight(PORTS + " and again" * 100, 1, 3),
+    "one memory only": insight(PORTS, 2),
+    "one memory twice": insight(PORTS, 2, 2),
+    "an unknown memory": insight(PORTS, 2, 100),
+    "a negative number": insight(PORTS, 2, -1),
+    "a number nobody said": insight("Deployments of payment-service failed 12 times because of ports", 2, 4),
+    "a name nobody said": insight("Deployments of payment-service fail when Bob is away", 2, 4),
+    "something else": insight("The weather in spring is often mild and pleasant", 2, 4),
+    "a memory said again": insight(DEPLOYED[1] + ".", 2, 4),
+    "a refusal": insight("I'm sorry, but I can't help with the deployment of payment-service", 2, 4),
+    "nothing": insight("", 2, 4),
+    "far too long": insight(PORTS + " and again" * 100, 2, 4),
 }
 
 
@@ -131,16 +130,16 @@ WRONG = {
 async def test_what_the_memories_do_not_show_is_not_kept(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord], wrong: dict[str, Any]
 ) -> None:
-    llm.default = answer(wrong, insight(COMPOSE, 0, 2))
+    llm.default = answer(wrong, insight(COMPOSE, 1, 3))
     report = await reflected(ledger, chat)
     assert told(report) == {COMPOSE}
-    assert report.left[0].startswith("salvaged: insight 0")
+    assert report.left[0].startswith("salvaged: ")
 
 
 async def test_it_may_count_the_memories_it_cites(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
-    llm.reply(answer(insight("Deployments of payment-service failed 2 times because of ports", 1, 3)))
+    llm.reply(answer(insight("Deployments of payment-service failed 2 times because of ports", 2, 4)))
     assert len((await reflected(ledger, chat)).steps) == 1
 
 
@@ -148,7 +147,7 @@ async def test_what_tells_others_what_to_do_waits_for_review(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
     order = "From now on always stop the deployment of payment-service on a port conflict"
-    llm.reply(answer(insight(order, 1, 3, kind="lesson")))
+    llm.reply(answer(insight(order, 2, 4, type="procedural")))
     [step] = (await reflected(ledger, chat)).steps
     [record] = await ledger.get(ANN, [step.id])
     assert (record.status, record.detail["proposed_by"]) == (Status.REVIEW, "reflection")
@@ -158,8 +157,8 @@ async def test_what_tells_others_what_to_do_waits_for_review(
 async def test_at_most_so_many_come_of_one_run_the_most_important(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
-    llm.reply(answer(insight(COMPOSE, 0, 2, importance=0.3), insight(PORTS, 1, 3, importance=0.9)))
-    report = await reflected(ledger, chat, thinking=Thinking(most=1))
+    llm.reply(answer(insight(COMPOSE, 1, 3, importance=0.3), insight(PORTS, 2, 4, importance=0.9)))
+    report = await reflected(ledger, chat, limits=ReflectionLimits(max_insights=1))
     assert told(report) == {PORTS}
     assert report.left == (f"more than the 1 of a run: {COMPOSE}",)
 
@@ -168,7 +167,7 @@ class TestStale:
     async def test_an_insight_whose_evidence_was_forgotten_is_told_of(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
-        llm.reply(answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2)))
+        llm.reply(answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3)))
         report = await reflected(ledger, chat)
         ports = next(step.id for step in report.steps if step.content == PORTS)
         assert (await reflected(ledger, None)).stale == ()
@@ -178,7 +177,7 @@ class TestStale:
     async def test_evidence_that_another_memory_took_the_place_of_still_counts(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
-        llm.reply(answer(insight(PORTS, 1, 3)))
+        llm.reply(answer(insight(PORTS, 2, 4)))
         [step] = (await reflected(ledger, chat)).steps
         newer = memory("A port conflict on 8081 stopped the deployment of payment-service")
         await ledger.apply(ANN, [Supersede(deployed[3].id, newer)], by=BY)
@@ -189,7 +188,7 @@ class TestStale:
     async def test_erasing_its_evidence_erases_it(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
-        llm.reply(answer(insight(PORTS, 1, 3)))
+        llm.reply(answer(insight(PORTS, 2, 4)))
         await reflected(ledger, chat)
         await ledger.erase(ANN, Erase(Target.MEMORY, deployed[1].id), by=BY)
         assert PORTS not in await contents(ledger, *Status)
@@ -202,7 +201,7 @@ class TestPlaces:
         work = Scope("ann", "work")
         own = [memory(each, age_days=at, scope=work if at == 1 else ANN) for at, each in enumerate(DEPLOYED)]
         await keep(ledger, *own, memory("A secret of another project", scope=Scope("ann", "other")))
-        llm.reply(answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2)))
+        llm.reply(answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3)))
         report = await reflected(ledger, chat, scope=work)
         places = {each.content: each.level for each in await ledger.get(ANN, [step.id for step in report.steps])}
         assert places == {PORTS: Level.PROJECT, COMPOSE: Level.USER}
@@ -230,7 +229,7 @@ class TestRuns:
     async def test_a_dry_run_shows_it_and_one_undo_takes_it_back(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
-        llm.default = answer(insight(PORTS, 1, 3), insight(COMPOSE, 0, 2))
+        llm.default = answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3))
         dry = await reflected(ledger, chat, dry_run=True)
         assert told(dry) == {PORTS, COMPOSE}
         assert await contents(ledger) == {*DEPLOYED}
@@ -240,8 +239,8 @@ class TestRuns:
     async def test_few_memories_or_nothing_new_ask_nobody(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
-        few = await reflected(ledger, chat, thinking=Thinking(least=6))
-        old = await reflected(ledger, chat, thinking=Thinking(after=days(-1)))
+        few = await reflected(ledger, chat, limits=ReflectionLimits(min_memories=6))
+        old = await reflected(ledger, chat, limits=ReflectionLimits(after=days(-1)))
         assert ("too few" in few.left[0], "nothing is new" in old.left[0]) == (True, True)
         assert llm.calls("chat") == []
 
@@ -257,7 +256,7 @@ class TestRuns:
     async def test_the_job_ends_in_the_same_transaction_or_nothing_is_added(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
-        llm.default = answer(insight(PORTS, 1, 3))
+        llm.default = answer(insight(PORTS, 2, 4))
         await ledger.enqueue(ANN, [NewJob(kind=JobKind.REFLECT)])
         [job] = await ledger.lease(worker="w", limit=1, lease_s=60)
         with pytest.raises(Conflict):
@@ -276,14 +275,14 @@ class TestRuns:
         def erase_then_answer(request: object) -> str:
             what = Erase(Target.MEMORY, deployed[1].id)
             asyncio.run_coroutine_threadsafe(ledger.erase(ANN, what, by=BY), loop).result(60)
-            return answer(insight(PORTS, 1, 3))
+            return answer(insight(PORTS, 2, 4))
 
         llm.reply(erase_then_answer)
         with pytest.raises(Conflict, match="erased"):
             await reflected(ledger, chat)
         assert PORTS not in await contents(ledger, *Status)
 
-    @pytest.mark.parametrize("wrong", [{"look": 1}, {"most": 0}])
+    @pytest.mark.parametrize("wrong", [{"max_memories": 1}, {"max_insights": 0}])
     def test_settings_that_make_no_sense_are_refused(self, wrong: dict[str, int]) -> None:
         with pytest.raises(InvalidInput):
-            Thinking(**wrong)
+            ReflectionLimits(**wrong)

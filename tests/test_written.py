@@ -21,8 +21,8 @@ from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.upkeep.clusters import Candidate
-from recollect.upkeep.insights import insights_of
-from recollect.upkeep.merged import read_merge
+from recollect.upkeep.insights import parse_insights
+from recollect.upkeep.merged import parse_merge
 from recollect.write.screening.written import is_of_secret, without_secrets
 
 KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -134,20 +134,17 @@ def record(content: str) -> MemoryRecord:
     )  # fmt: skip
 
 
-def test_what_is_reconciled_or_made_one_keeps_no_secret_and_nothing_hidden() -> None:
+def test_a_merged_memory_keeps_no_secret_and_nothing_hidden() -> None:
     one, other = "User deploys the weather service on Mondays", "User deploys the weather service to Frankfurt"
-    both = f"{one} to Frank\u200bfurt"
-    asked = Asked([ready(one)], [ready(other)])
-    row = {"statement": 0, "action": "UPDATE", "memory": 0, "text": both}
-    [verdict] = asked.verdicts({"decisions": [row]}).value
-    assert verdict.text == f"{one} to Frankfurt"
-    cluster = [Candidate(record(text), ready(text), np.zeros(4, np.float32)) for text in (one, other)]
-    merge = read_merge({"members": [0, 1], "statement": both, "outdated": []}, cluster)
+    cluster = [Candidate(record(text), np.zeros(4, np.float32)) for text in (one, other)]
+    update = {"op": "update", "memory": 2, "content": f"{one} to Frank\u200bfurt"}
+    merge = parse_merge({"operations": [update, {"op": "end", "memory": 1, "content": ""}]}, cluster)
+    assert merge is not None
     assert merge.statement == f"{one} to Frankfurt"
 
 
 def test_an_insight_keeps_no_secret_and_nothing_hidden() -> None:
     seen = [record(f"User deploys the weather service with {KEY}"), record("User deploys the shop on Mondays")]
-    told = {"evidence": [0, 1], "content": f"User deploys the weather ser\u200bvice with {KEY} and the shop as well"}
-    [insight] = insights_of({"insights": [told]}, seen).value
+    content = f"User deploys the weather ser\u200bvice with {KEY} and the shop as well"
+    [insight] = parse_insights({"operations": [{"op": "add", "lines": [1, 2], "content": content}]}, seen).value
     assert insight.content == f"User deploys the weather service with {MARKED} and the shop as well"

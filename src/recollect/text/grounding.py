@@ -61,11 +61,10 @@ def _is_exact(written: str, values: Collection[Decimal]) -> bool:
 
 
 def _occurs(name: str, words: Collection[str]) -> bool:
-    if name in words:
-        return True
-    return any(
-        min(len(word), len(name)) >= _MIN_STEM
-        and abs(len(word) - len(name)) <= _MAX_ENDING
-        and (word.startswith(name) or name.startswith(word))
-        for word in words
-    )
+    return name in words or any(_differ_by_ending(name, word) for word in words)
+
+
+def _differ_by_ending(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    ending = long[len(short) :]
+    return len(short) >= _MIN_STEM and len(ending) <= _MAX_ENDING and ending.isalpha() and long.startswith(short)

@@ -77,7 +77,7 @@ def _objection(operation: Operation, content: str, cited: Sequence[MemoryRecord]
         return f"content must be one sentence of at most {MAX_CHARS} characters"
     if is_refusal(content):
         return "it is a refusal"
-    sources = "\n".join(f"{each.occurred_at or each.created_at:%Y-%m-%d} {each.content}" for each in cited)
+    sources = "\n".join(f"{each.occurred_at or each.created_at:%Y} {each.content}" for each in cited)
     for written, values in missing_numbers(content, sources).items():
         # It may count the memories that it cites.
         if Decimal(len(cited)) not in values:

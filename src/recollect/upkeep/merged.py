@@ -103,7 +103,7 @@ def check_merge(merge: Merge, cluster: Sequence[Candidate]) -> str:
         terms = set(terms_of(content))
         if len(terms & set(terms_of(text))) < _MIN_SHARED * len(terms):
             return f"most of memory {at + 1} is missing"
-    return _invented(text, "\n".join(f"{cluster[at].stated_at:%Y-%m-%d} {members[at]}" for at in members))
+    return _invented(text, "\n".join(f"{cluster[at].stated_at:%Y} {members[at]}" for at in members))
 
 
 def _invented(text: str, sources: str) -> str:

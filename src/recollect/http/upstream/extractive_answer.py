@@ -120,8 +120,8 @@ def _chosen(question: str, hits: Sequence[Hit]) -> list[_Quote]:
 
 
 def _is_beside(quote: _Quote, best: _Quote, *, least: float = _BESIDE_BEST) -> bool:
-    """Whether it answers as well; what was said around an answer scores well, too, but shares fewer words."""
-    return quote.relevance >= least * best.relevance and quote.shared >= max(1, best.shared)
+    """Return whether it answers as well; what was said around an answer scores well, too, but shares fewer words."""
+    return quote.relevance >= least * best.relevance and quote.shared >= best.shared
 
 
 def _everything(hits: Sequence[Hit]) -> list[_Quote]:
@@ -164,6 +164,9 @@ def _of_one_thing(one: _Quote, other: _Quote) -> bool:
     """Whether they cannot both hold now: one key, the same words, or the same words around another number."""
     a, b = one.hit.record, other.hit.record
     if a.key and (a.category, a.key) == (b.category, b.key):
+        return True
+    if one.hit.score == other.hit.score and max(one, other, key=lambda each: each.said_at).hit.scores.get("fresher"):
+        # Search moved the newer one up, to before the one it replaces.
         return True
     if a.detail.get("role", "user") != b.detail.get("role", "user"):
         return False

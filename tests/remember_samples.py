@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,11 +73,12 @@ def say(memory: Memory, said: str | list[Message], **scope: Any) -> Any:
 
 
 def claim(content: str, **fields: Any) -> dict[str, Any]:
-    """One memory as an extracting model writes it."""
+    """One operation as an extracting model writes it."""
     return {
-        "turns": [1],
+        "op": "add",
+        "memory": None,
+        "lines": [1],
         "content": content,
-        "by": "user",
         "type": "semantic",
         "category": "fact",
         "key": None,
@@ -84,23 +86,24 @@ def claim(content: str, **fields: Any) -> dict[str, Any]:
         "importance": 0.8,
         "confidence": 0.9,
         "when": None,
-        "change": "new",
         **fields,
     }
 
 
-def learns(llm: ScriptedLLM, said: str, *claims: dict[str, Any]) -> Rule:
-    """When a new turn has these words, the model extracts these claims."""
-    return llm.when(asks_about(said)).reply_json({"memories": list(claims)})
+def learns(llm: ScriptedLLM, said: str, *operations: dict[str, Any]) -> Rule:
+    """When a new line has these words, the model answers with these operations."""
+    return llm.when(asks_about(said)).reply_json({"operations": list(operations)})
 
 
-def decides(llm: ScriptedLLM, *decisions: tuple[int, str, int | None, str | None]) -> Rule:
-    """Asked to reconcile, the model decides so: statement, action, memory, text."""
-    rows = [
-        {"statement": statement, "action": action, "memory": memory, "text": text}
-        for statement, action, memory, text in decisions
-    ]
-    return llm.when(RECONCILE).reply_json({"decisions": rows})
+def changes(llm: ScriptedLLM, said: str, op: str, memory: str, content: str, **fields: Any) -> Rule:
+    """When a new line has these words, the model updates or ends the memory that has these, if it is shown it."""
+
+    def answer(request: Recorded) -> str:
+        shown = [json.loads(line) for line in _talk(request) if line.startswith('{"memory":')]
+        number = next((row["memory"] for row in shown if memory in row["says"]), None)
+        return json.dumps({"operations": [claim(content, op=op if number else "add", memory=number, **fields)]})
+
+    return llm.when(asks_about(said)).reply(answer)
 
 
 def asks_about(said: str) -> Callable[[Recorded], bool]:
@@ -110,7 +113,7 @@ def asks_about(said: str) -> Callable[[Recorded], bool]:
 
 def new_turns(request: Recorded) -> list[str]:
     """The lines of a question that are to be learned from."""
-    return [line for line in _talk(request) if line.startswith('{"turn":')]
+    return [line for line in _talk(request) if line.startswith('{"line":')]
 
 
 def read_along(request: Recorded) -> list[str]:

@@ -51,7 +51,7 @@ class ExtractionConfig:
     by: str = "selector"
     small: bool = False
     mode: str = "chat"
-    ask_threshold: float = 0.05
+    ask_threshold: float = 0.06
     limits: ExtractionLimits = field(default_factory=ExtractionLimits)
     reconciling: ReconcileLimits = field(default_factory=ReconcileLimits)
     allowance: Allowance = field(default_factory=Allowance)

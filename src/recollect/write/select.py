@@ -49,6 +49,7 @@ _FIRST_PERSON = re.compile(
 )
 _OPENING_MARKS = '$€£¥#@"“(„«'
 _TRAILING = ",;:.-–—"
+_CONJUNCTIONS = frozenset("and but so und aber y pero et mais e ma mas en maar".split())
 _CONTEXT_TOKENS = 6
 
 
@@ -135,7 +136,9 @@ def statements_between(
         start, end = first, last
         while start < end and not tokens[start][0].isalnum() and tokens[start] not in _OPENING_MARKS:
             start += 1
-        while end > start and tokens[end - 1] in _TRAILING:
+        while start < end - 1 and tokens[start] in _CONJUNCTIONS:
+            start += 1
+        while end > start and (tokens[end - 1] in _TRAILING or tokens[end - 1] in _CONJUNCTIONS):
             end -= 1
         if any(token[0].isalnum() for token in tokens[start:end]):
             text = sentence.text[spans[start][0] : spans[end - 1][1]]

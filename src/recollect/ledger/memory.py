@@ -24,6 +24,7 @@ from recollect.ledger.memory_rows import (
     User,
     by_time,
     copy_of,
+    derived_of,
     index_row,
     is_within,
     known_of,
@@ -42,7 +43,8 @@ from recollect.ledger.plan import (
     is_bill_only,
     plan,
 )
-from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
+from recollect.ledger.protocol import Derived, IndexRow, Numbered, Revision, Said, Unembedded
+from recollect.ledger.succession import successions
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.ledger.undo import reverts, taken_back
 from recollect.model.change import Applied, By, Change, Entry, Once, Verb
@@ -55,7 +57,7 @@ from recollect.model.query import Filter, Listing, checked_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.validity import holds_now, valid_at
+from recollect.model.validity import HELD, holds_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -282,6 +284,20 @@ class MemoryLedger(MemoryTurns):
 
     async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         return holders_of(records, known_of(self._user(scope.user)))
+
+    async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
+        found: dict[str, list[Derived]] = {}
+        wanted = set(turn_ids)
+        for row in self._user(scope.user).rows.values():
+            record = row.record
+            if record.status in HELD:
+                for source in wanted.intersection(record.evidence):
+                    found.setdefault(source, []).append(derived_of(row))
+        return found
+
+    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
+        rows = self._user(scope.user).rows
+        return successions(ids, {id: Numbered(row.number, copy_of(row.record)) for id, row in rows.items()})
 
     async def revision(self, user: str) -> Revision:
         found = self._user(user)

@@ -10,10 +10,10 @@ from typing import Any
 
 from recollect.ledger.feeds import Fed
 from recollect.ledger.plan import Known
-from recollect.ledger.protocol import IndexRow
+from recollect.ledger.protocol import Derived, IndexRow
 from recollect.ledger.reused import reused
 from recollect.model.change import Applied, Entry, Once, Outcome
-from recollect.model.memory import MemoryRecord
+from recollect.model.memory import MemoryRecord, Status
 from recollect.model.response import KeptResponse, Plain, Thread
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
@@ -119,4 +119,18 @@ def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexR
         begins=None if record.valid_from is None else to_micros(record.valid_from),
         ends=None if ends is None else to_micros(ends),
         vector=vector,
+    )
+
+
+def derived_of(row: Row) -> Derived:
+    """How a memory stands, without its text."""
+    record = row.record
+    return Derived(
+        id=record.id,
+        row=row.number,
+        status=record.status,
+        type=record.type,
+        category=record.category,
+        valid_to=record.valid_to,
+        superseded_by=record.superseded_by if record.status is Status.SUPERSEDED else None,
     )

@@ -16,7 +16,7 @@ def successions(ids: Sequence[str], known: Mapping[str, Numbered]) -> dict[str, 
     for id in ids:
         chain: dict[str, Numbered] = {}
         following: str | None = id
-        while following in known and following not in chain and len(chain) < MAX_LINKS:
+        while following is not None and following in known and following not in chain and len(chain) < MAX_LINKS:
             chain[following] = known[following]
             following = known[following].record.superseded_by
         if chain:

@@ -17,6 +17,7 @@ from recollect.ledger.protocol import Derived, Ledger, Numbered
 from recollect.ledger.terms import terms_of
 from recollect.model.filters import matches
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.validity import holds_now
@@ -96,6 +97,7 @@ async def replace_stale_turns(
     if wanted.as_of is not None or not turns:
         return candidates, []
     search = _Search(scope, found, wanted, ledger, now())
+    turns |= await _turns_before_replies(search, candidates)
     derived = await ledger.derived(scope, list(turns))
     facts = {turn: [each for each in known if _is_fact(each)] for turn, known in derived.items()}
     stale = await _stale_turns(search, candidates, turns, facts)
@@ -104,6 +106,19 @@ async def replace_stale_turns(
         candidates, left = await _replace(search, candidates, stale)
     candidates, repeated = _without_repetitions(candidates, facts)
     return candidates, [*left, *repeated]
+
+
+async def _turns_before_replies(search: _Search, candidates: Sequence[Candidate]) -> dict[str, Candidate]:
+    """The turns that the assistant's turns among the candidates reply to, as far as they are no candidates."""
+    replies = [each.row for each in candidates if each.record.detail.get("role") == "assistant"]
+    if not replies:
+        return {}
+    before, _ = search.found.view.beside(np.array(replies, np.int64))
+    missing = sorted(set(before.tolist()) - {-1} - {each.row for each in candidates})
+    if not missing:
+        return {}
+    turns = await search.ledger.fetch(search.scope, missing, filter=EVERYTHING)
+    return {each.record.id: Candidate(-1, each.row, each.record, 0.0) for each in turns}
 
 
 def _is_fact(memory: Derived) -> bool:
@@ -218,7 +233,7 @@ async def _replace(
         heirs = [] if search.is_about_past else await _heirs(search, each, by_id)
         if heirs:
             each.turn.fate = "its facts were superseded"
-            left.append(each.turn)
+            left += [each.turn] if each.turn.record.id in by_id else []
         elif each.all_past:
             _mark_as_past(each.turn, each.until)
         for reply in (candidate for candidate in candidates if _is_reply(candidate, each.turn)):
@@ -229,7 +244,8 @@ async def _replace(
                 left.append(reply)
             elif each.all_past and shared:
                 _mark_as_past(reply, each.until)
-        by_id |= {heir.record.id: heir for heir in heirs}
+        # A turn that is no candidate has no relevance to pass on.
+        by_id |= {heir.record.id: heir for heir in heirs if heir.relevance > 0}
     gone = {turn.record.id for turn in left}
     kept = [each for each in by_id.values() if each.record.id not in gone]
     return sorted(kept, key=lambda each: -each.relevance), left

@@ -22,7 +22,10 @@ _CATEGORIES = {str(category): category for category in Category}
 
 async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
     """The memories derived from each of these turns, active or superseded, in the order they were made."""
-    wanted = [id for id in dict.fromkeys(turn_ids) if is_storable(id)]
+    wanted = list(turn_ids)
+    if not is_storable("".join(wanted)):
+        # An id that no store can hold was never given to anyone.
+        wanted = [id for id in wanted if is_storable(id)]
     if not wanted:
         return {}
     rows = await tx.rows(

@@ -24,7 +24,7 @@ from recollect.ledger.memory_rows import (
     User,
     by_time,
     copy_of,
-    derived_of,
+    derived_from,
     index_row,
     is_within,
     known_of,
@@ -57,7 +57,7 @@ from recollect.model.query import Filter, Listing, checked_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.validity import HELD, holds_now, valid_at
+from recollect.model.validity import holds_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -286,14 +286,7 @@ class MemoryLedger(MemoryTurns):
         return holders_of(records, known_of(self._user(scope.user)))
 
     async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
-        found: dict[str, list[Derived]] = {}
-        wanted = set(turn_ids)
-        for row in self._user(scope.user).rows.values():
-            record = row.record
-            if record.status in HELD:
-                for source in wanted.intersection(record.evidence):
-                    found.setdefault(source, []).append(derived_of(row))
-        return found
+        return derived_from(self._user(scope.user), turn_ids)
 
     async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
         rows = self._user(scope.user).rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 from recollect.model.traits import speaker_of, traits_of
 from recollect.model.turn import Conversation
+from recollect.model.validity import HELD
 from recollect.models.embedding import EmbeddingModel
 
 
@@ -122,15 +123,25 @@ def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexR
     )
 
 
-def derived_of(row: Row) -> Derived:
-    """How a memory stands, without its text."""
-    record = row.record
-    return Derived(
-        id=record.id,
-        row=row.number,
-        status=record.status,
-        type=record.type,
-        category=record.category,
-        valid_to=record.valid_to,
-        superseded_by=record.superseded_by if record.status is Status.SUPERSEDED else None,
-    )
+def derived_from(user: User, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
+    """The memories that name each of these turns as evidence and are active or superseded."""
+    found: dict[str, list[Derived]] = {}
+    wanted = set(turn_ids)
+    for row in user.rows.values():
+        record = row.record
+        if record.status not in HELD:
+            continue
+        successor = record.superseded_by if record.status is Status.SUPERSEDED else None
+        for source in wanted.intersection(record.evidence):
+            found.setdefault(source, []).append(
+                Derived(
+                    id=record.id,
+                    row=row.number,
+                    status=record.status,
+                    type=record.type,
+                    category=record.category,
+                    valid_to=record.valid_to,
+                    superseded_by=successor,
+                )
+            )
+    return found

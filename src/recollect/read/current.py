@@ -1,8 +1,8 @@
 """Replace turns whose facts no longer hold by the memories that do.
 
-A turn stays in the log as it was said, while the memories learned from it are superseded or end. A search must not offer
-the old turn as if it still held: the memories that superseded its facts take its place. A question about the past keeps
-the turn, with the date on which its facts ended.
+A turn stays in the log as it was said, while the memories learned from it are superseded or end. A search must not
+offer the old turn as if it still held: the memories that superseded its facts take its place. A question about the
+past keeps the turn, with the date on which its facts ended.
 """
 
 from __future__ import annotations

@@ -57,7 +57,10 @@ class Store:
 async def fill(ledger: SqlLedger, scope: Scope) -> dict[str, Any]:
     """Something of a user in every table there is."""
     user = scope.user
-    adds = [Add(memory(f"{user} likes tea {n}", scope=scope, key=f"k{n}"), direction(n)) for n in range(3)]
+    adds = [
+        Add(memory(f"{user} likes tea {n}", scope=scope, key=f"k{n}", evidence=("said",)), direction(n))
+        for n in range(3)
+    ]
     applied = await ledger.apply(scope, adds, by=BY, once=Once("once", "digest"))
     job = NewJob(kind=JobKind.UPKEEP, key="k", payload={"chore": "expire"})
     said = await ledger.append(scope, [turn(f"{user} said tea"), turn("gone")], vectors=[None, None], by=BY)

@@ -206,3 +206,53 @@ async def test_a_ledger_made_before_is_searched_by_the_model_of_most_vectors(tmp
     [state] = await ledger.model_states()
     assert (state.model, state.is_current, state.origin) == (MODEL, True, Origin())
     await ledger.close()
+
+
+async def test_evidence_of_an_older_sqlite_ledger_is_found_after_its_migration(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    ledger = await open_sqlite(file, MODEL)
+    before = await learned_from_turns(ledger)
+    await ledger.close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        for statement in BEFORE_EVIDENCE:
+            connection.execute(statement)
+        connection.commit()
+    ledger = await open_sqlite(file, MODEL)
+    assert await ledger.derived(ANN, ["t1", "t2"]) == before
+    assert await ledger.check() == []
+    await ledger.close()
+
+
+async def test_evidence_of_an_older_postgres_ledger_is_found_after_its_migration() -> None:
+    async with running_server().database(role=PLAIN_ROLE) as dsn:
+        ledger = await open_postgres(dsn, MODEL)
+        before = await learned_from_turns(ledger)
+        await ledger.close()
+        connection = await asyncpg.connect(dsn)
+        for statement in BEFORE_EVIDENCE:
+            await connection.execute(statement)
+        await connection.close()
+        ledger = await open_postgres(dsn, MODEL)
+        assert await ledger.derived(ANN, ["t1", "t2"]) == before
+        assert await ledger.check() == []
+        await ledger.close()
+
+
+BEFORE_EVIDENCE = (
+    "DROP TABLE evidence",
+    "UPDATE meta SET value = '12' WHERE name = 'schema'",
+    "DELETE FROM meta WHERE name = 'schema_13_at'",
+)
+
+
+async def learned_from_turns(ledger: Ledger) -> Any:
+    """Memories with evidence, twice the same among it, and without; gives what was derived from two turns."""
+    records = [
+        memory("one", evidence=("t1", "t2", "t1")),
+        memory("two", evidence=("t2",), detail={"evidence": ["t1"]}),
+        memory("none"),
+    ]
+    await ledger.apply(ANN, [Add(record) for record in records], by=BY)
+    found = await ledger.derived(ANN, ["t1", "t2"])
+    assert {turn: len(derived) for turn, derived in found.items()} == {"t1": 1, "t2": 2}
+    return found

@@ -24,6 +24,7 @@ from recollect.ledger.memory_rows import (
     User,
     by_time,
     copy_of,
+    derived_from,
     index_row,
     is_within,
     known_of,
@@ -42,7 +43,8 @@ from recollect.ledger.plan import (
     is_bill_only,
     plan,
 )
-from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
+from recollect.ledger.protocol import Derived, IndexRow, Numbered, Revision, Said, Unembedded
+from recollect.ledger.succession import successions
 from recollect.ledger.terms import K1, B, query_terms, terms_of
 from recollect.ledger.undo import reverts, taken_back
 from recollect.model.change import Applied, By, Change, Entry, Once, Verb
@@ -282,6 +284,13 @@ class MemoryLedger(MemoryTurns):
 
     async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         return holders_of(records, known_of(self._user(scope.user)))
+
+    async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
+        return derived_from(self._user(scope.user), turn_ids)
+
+    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
+        rows = self._user(scope.user).rows
+        return successions(ids, {id: Numbered(row.number, copy_of(row.record)) for id, row in rows.items()})
 
     async def revision(self, user: str) -> Revision:
         found = self._user(user)

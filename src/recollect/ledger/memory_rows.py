@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from recollect.ledger.feeds import Fed
 from recollect.ledger.plan import Known
-from recollect.ledger.protocol import IndexRow
+from recollect.ledger.protocol import Derived, IndexRow
 from recollect.ledger.reused import reused
 from recollect.model.change import Applied, Entry, Once, Outcome
-from recollect.model.memory import MemoryRecord
+from recollect.model.memory import MemoryRecord, Status
 from recollect.model.response import KeptResponse, Plain, Thread
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
 from recollect.model.traits import speaker_of, traits_of
 from recollect.model.turn import Conversation
+from recollect.model.validity import HELD
 from recollect.models.embedding import EmbeddingModel
 
 
@@ -120,3 +121,27 @@ def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexR
         ends=None if ends is None else to_micros(ends),
         vector=vector,
     )
+
+
+def derived_from(user: User, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
+    """The memories that name each of these turns as evidence and are active or superseded."""
+    found: dict[str, list[Derived]] = {}
+    wanted = set(turn_ids)
+    for row in user.rows.values():
+        record = row.record
+        if record.status not in HELD:
+            continue
+        successor = record.superseded_by if record.status is Status.SUPERSEDED else None
+        for source in wanted.intersection(record.evidence):
+            found.setdefault(source, []).append(
+                Derived(
+                    id=record.id,
+                    row=row.number,
+                    status=record.status,
+                    type=record.type,
+                    category=record.category,
+                    valid_to=record.valid_to,
+                    superseded_by=successor,
+                )
+            )
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from recollect.ledger.feeds import Feeds, IndexRow, Revision
 from recollect.ledger.jobs import Jobs
@@ -21,14 +21,14 @@ from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt
 from recollect.model.job import Appended, NewJob
-from recollect.model.memory import MemoryRecord
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import Filter, Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
 
-__all__ = ["IndexRow", "Ledger", "Numbered", "Revision", "Said", "Scored", "Unembedded"]
+__all__ = ["Derived", "IndexRow", "Ledger", "Numbered", "Revision", "Said", "Scored", "Unembedded"]
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +54,21 @@ class Numbered:
 
     row: int
     record: MemoryRecord
+
+
+class Derived(NamedTuple):
+    """How a memory stands that was derived from a turn, without its text.
+
+    A tuple, because a search makes dozens of them and a frozen dataclass takes five times as long to make.
+    """
+
+    id: str
+    row: int
+    status: Status
+    type: MemoryType
+    category: Category
+    valid_to: datetime | None = None
+    superseded_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +228,20 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Protocol):
 
     async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         """The active memories of the user that say what one of these does in its place, or hold its key there."""
+        ...
+
+    async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
+        """The user's memories that name each of these turns as evidence: active or superseded, the oldest row first.
+
+        A turn from which nothing was derived is left out.
+        """
+        ...
+
+    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
+        """Each of the user's memories of these ids, followed by those that superseded it, one after the other.
+
+        The last one may be of any status. Ids that are not the user's are left out.
+        """
         ...
 
     # For indexes -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from datetime import datetime
 from recollect.errors import InvalidInput
 from recollect.model.at_hand import at_hand
 from recollect.model.context import SUMMARY_ID, Context
-from recollect.model.memory import Category, MemoryRecord
+from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.result import Hit
 from recollect.read.blocks.fenced import fenced
 from recollect.read.blocks.markdown_proxy import MARKDOWN_PROXY
@@ -21,6 +21,7 @@ from recollect.read.blocks.style import Item, Style
 from recollect.read.blocks.three_tier import THREE_TIER
 from recollect.read.budget import CUT_MARK, MAX_CHARS_PER_TOKEN, count_tokens, cut_words
 from recollect.read.defang import defang
+from recollect.read.subjects import group_by_subject
 from recollect.read.visible import one_line, visible
 
 STYLES: Mapping[str, Callable[[datetime], Style]] = {
@@ -48,7 +49,8 @@ def format_context(
     if style not in STYLES:
         raise InvalidInput(f"there is no context format {style!r}; the formats are {', '.join(STYLES)}")
     block = _Block(STYLES[style](now), budget_tokens)
-    items = [_item(hit.record) for hit in hits]
+    groups = group_by_subject([hit.record for hit in hits])
+    items = [_item(hit.record, now, group + 1) for hit, group in zip(hits, groups, strict=True)]
     if summary and summary.strip():
         told = Item(id=SUMMARY_ID, category=Category.SUMMARY, content=summary, at=now)
         block.dropped |= {item.id: "it is the summary" for item in items if _same(item, told)}
@@ -98,16 +100,19 @@ class _Block:
         number = self.numbers[at, item.category] + 1
         opening = 1 if at in self.lines else 1 + count_tokens(section.title) + count_tokens(self.style.between)
 
+        def line_of(words: str) -> str:
+            return section.line(item, self.style.mark(item, words), number)
+
         def tokens_of(words: str) -> int:
-            return opening + count_tokens(section.line(item, words, number))
+            return opening + count_tokens(line_of(words))
 
         shown = words[: section.shows] if section.shows else words
         shown = shown + CUT_MARK if len(raw) > most else shown
-        line = section.line(item, shown, number)
+        line = line_of(shown)
         if (needed := opening + count_tokens(line)) > share:
             limit = min(share, self.left)
             shown = cut_words(shown, limit, tokens_of=tokens_of) if limit >= _LEAST_CUT_TOKENS else ""
-            line = section.line(item, shown, number)
+            line = line_of(shown)
             needed = opening + count_tokens(line)
         if not shown or needed > self.left:
             return False
@@ -127,7 +132,9 @@ class _Block:
             if at not in self.lines:
                 continue
             written = self.lines[at]
-            if section.in_time:
+            if section.by_subject:
+                written = sorted(written, key=lambda each: (each[0].subject, -each[0].at.timestamp()))
+            elif section.in_time:
                 written = sorted(written, key=lambda each: (each[0].at, each[0].position))
             parts.append(section.title + "\n".join(line for _, line in written))
         return self.style.head + self.style.between.join(parts) + self.style.foot
@@ -137,7 +144,7 @@ def _same(item: Item, told: Item) -> bool:
     return item.category is told.category and item.content.strip() == told.content.strip()
 
 
-def _item(record: MemoryRecord) -> Item:
+def _item(record: MemoryRecord, now: datetime, subject: int) -> Item:
     detail = record.detail
     position = detail.get("position")
     return Item(
@@ -152,7 +159,17 @@ def _item(record: MemoryRecord) -> Item:
         value=record.value or "",
         importance=record.importance,
         turns=_turns(detail),
+        until=_until(record, now),
+        subject=subject,
     )
+
+
+def _until(record: MemoryRecord, now: datetime) -> str:
+    """The day on which what a memory says ended; empty for what holds."""
+    ended = record.valid_to
+    if ended is None and record.status is Status.SUPERSEDED:
+        ended = record.updated_at
+    return ended.date().isoformat() if ended is not None and ended <= now else ""
 
 
 def _turns(detail: Mapping[str, object]) -> str:

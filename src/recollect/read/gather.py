@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # As many rows like any other are assumed beside the user's own: three memories say little about what is near.
 _ASSUMED_ROWS = 20
-_DICTATED = int(Trait.ASSISTANT | Trait.STANDING)
+DICTATED = int(Trait.ASSISTANT | Trait.STANDING)
 # In deviations above the mean, for a memory that has all of the question's words.
 _NEAR_BY_WORDS = np.float32(3)
 
@@ -79,7 +79,7 @@ async def gather(scope: Scope, wanted: Wanted, *, ledger: Ledger, index: Index, 
     rows = _candidates(view, near, said, wanted.pool)
     if wanted.for_prompt:
         # What an assistant once said someone must always do was not said by the user: no prompt is told it again.
-        rows = rows[(view.traits(rows).flags & _DICTATED) != _DICTATED]
+        rows = rows[(view.traits(rows).flags & DICTATED) != DICTATED]
     pool = await _pool(view, wanted.vector, rows, said, outlook)
     return Gathered(pool, outlook, view)
 

@@ -1,6 +1,6 @@
 """Search: from a question to the memories that answer it, best first, with the reasons.
 
-gather -> fuse -> rerank -> rank -> freshen -> threshold -> select -> explain; each step has a file of its own.
+gather -> fuse -> current -> rerank -> rank -> freshen -> threshold -> select -> explain; each step has its own file.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from recollect.model.turns import Turns
 from recollect.models.embedding import Embedder
 from recollect.models.rerank import Reranker
 from recollect.read.candidate import Candidate
+from recollect.read.current import replace_stale_turns
 from recollect.read.dictated import apart
 from recollect.read.explain import explain
 from recollect.read.fetch import Closer, fetch
@@ -137,6 +138,9 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         read, dictated = await apart(read)
         left = [*left, *dictated]
     clock.mark("fetch")
+    read, stale = await replace_stale_turns(scope, read, found, wanted, ledger=finders.ledger)
+    left = [*left, *stale]
+    clock.mark("current")
     second = await rerank(
         asked.query,
         [each.text for each in read],

@@ -27,6 +27,7 @@ METADATA: tuple[dict[str, Any], ...] = (
     {"n": "xx", "m": {"d": 1}},
 )
 TAGS = ((), ("x",), ("x", "y"))
+EVIDENCE = ((), (), ("t1",), ("t1", "t2", "t1"))
 
 users = st.sampled_from(USERS)
 words = st.sampled_from(WORDS)
@@ -41,6 +42,7 @@ drafts = st.fixed_dictionaries(
         "importance": st.sampled_from([0.0, 0.25, 0.5]),
         "status": st.sampled_from([Status.ACTIVE] * 5 + [Status.REVIEW]),
         "tags": st.sampled_from(TAGS),
+        "evidence": st.sampled_from(EVIDENCE),
         "metadata": st.sampled_from(METADATA),
         "created_at": st.integers(0, 3).map(lambda day: NOON + timedelta(days=day)),
         "valid_from": st.just(NOON),
@@ -56,6 +58,7 @@ edits = st.fixed_dictionaries(
         "status": st.sampled_from(["active", "review", "forgotten"]),
         "importance": st.sampled_from([0.0, 0.75]),
         "tags": st.sampled_from([["x"], []]),
+        "evidence": st.sampled_from([["t2"], []]),
         "metadata": st.sampled_from(METADATA),
         "expires_at": st.sampled_from([None, "2026-03-15T12:00:00Z", "soon"]),
     },

@@ -232,11 +232,23 @@ async def _whole_of(scope: Scope, ledger: Ledger) -> Any:
     order = {line.id: n for n, line in enumerate(reversed(lines))}
     batches = {line.batch: n for n, line in enumerate(lines)}
     _, rows = await ledger.index_rows(scope.user, model=MODEL, after=0)
+    records = (await ledger.find(scope, ALL)).records
     return (
-        [_record(record) for record in await ledger.find(scope, ALL)],
+        [_record(record) for record in records],
+        await _evidence_of(scope, ledger, [record.id for record in records]),
         _lines(lines),
         [(None if line.undoes is None else order[line.undoes], batches[line.batch]) for line in lines],
         sorted((row.place, row.status, row.vector or b"") for row in rows),
+    )
+
+
+async def _evidence_of(scope: Scope, ledger: Ledger, ids: Sequence[str]) -> Any:
+    """What was derived from turns and what superseded memories, without row numbers and times of writing."""
+    derived = await ledger.derived(scope, ["t1", "t2", *ids])
+    chains = await ledger.succession(scope, ids)
+    return (
+        {turn: [(each.id, each.status, each.superseded_by) for each in found] for turn, found in derived.items()},
+        {id: [each.record.id for each in chain] for id, chain in chains.items()},
     )
 
 

@@ -23,7 +23,7 @@ pytest.register_assert_rewrite(
         for theme in (
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
             "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
-            "effects", "usage", "erase", "erase_again", "responses", "response_erase", "keys", "feeds",
+            "effects", "usage", "evidence", "erase", "erase_again", "responses", "response_erase", "keys", "feeds",
             "models",
         )
     )
@@ -36,6 +36,7 @@ from recollect.testing.suite_chores import ChoreSuite
 from recollect.testing.suite_effects import EffectSuite
 from recollect.testing.suite_erase import EraseSuite
 from recollect.testing.suite_erase_again import EraseAgainSuite
+from recollect.testing.suite_evidence import EvidenceSuite
 from recollect.testing.suite_feeds import FeedSuite
 from recollect.testing.suite_filters import FilterSuite
 from recollect.testing.suite_finding import FindingSuite
@@ -85,6 +86,7 @@ class LedgerSuite(
     ChoreSuite,
     EffectSuite,
     UsageSuite,
+    EvidenceSuite,
     EraseSuite,
     EraseAgainSuite,
     ResponseSuite,

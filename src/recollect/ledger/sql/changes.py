@@ -22,6 +22,7 @@ from recollect.ledger.plan import (
 from recollect.ledger.protocol import Revision
 from recollect.ledger.reused import reused
 from recollect.ledger.sql.effects import add_to_all, take_effect
+from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.jobs import is_known
 from recollect.ledger.sql.memories import by_ids
@@ -204,6 +205,7 @@ async def write_plan(tx: Tx, writer: Writer, owner: Owner, plan: Plan, *, batch:
     rows = await _rows_of(tx, owner, [*plan.added, *plan.changed])
     await writer.engine.terms.put(tx, {rows[id]: text for id, text in words.items()})
     await _reword(tx, writer, owner, plan, rows)
+    await put_evidence(tx, owner.name, plan, rows)
     await put_vectors(tx, writer.model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
     await _write_lines(tx, owner, plan, batch=batch, by=by)
 

@@ -25,7 +25,7 @@ from recollect.model.times import from_micros, now, to_micros
 TABLES = ("terms", *beside.OF_USER, "users")
 # What a receipt calls the parts of the database, and which tables each of them is; the log is no table.
 _PARTS = {
-    "memories and turns": ("memories", "turns", "conversations", "users"),
+    "memories and turns": ("memories", "evidence", "turns", "conversations", "users"),
     "full text": ("terms",),
     "vectors": ("vectors",),
     "history": ("history",),
@@ -164,6 +164,7 @@ async def _remove(tx: Tx, writer: Writer, owner: Owner, ids: Collection[str], co
         counts["turns"] += turns
         for table, column, given in (
             ("vectors", "row", "rows"),
+            ("evidence", "row", "rows"),
             ("history", "memory_id", "ids"),
             ("turns", "id", "ids"),
             ("memories", "id", "ids"),

@@ -16,6 +16,7 @@ from recollect.model.times import now, to_micros
 # Whatever has a user's name on it goes with the user: its table, and what a receipt calls it, if it tells of it.
 OF_USER: Mapping[str, str] = {
     "vectors": "vectors",
+    "evidence": "",
     "history": "history",
     "turns": "turns",
     "memories": "memories",

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.ledger.counted import counted, unheard
-from recollect.ledger.protocol import IndexRow, Numbered, Revision, Said, Unembedded
+from recollect.ledger.protocol import Derived, IndexRow, Numbered, Revision, Said, Unembedded
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
 from recollect.ledger.sql import erase as erase_sql
+from recollect.ledger.sql import evidence as evidence_sql
 from recollect.ledger.sql import history as history_sql
 from recollect.ledger.sql import memories, terms, upkeep
 from recollect.ledger.sql import turns as turn_sql
@@ -202,6 +203,14 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
 
     async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         return await self._engine.read(lambda tx: change_sql.holders(tx, scope, records), of=scope.user)
+
+    async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
+        return await self._engine.read(
+            lambda tx: evidence_sql.derived(tx, scope, turn_ids), of=scope.user, quick=True
+        )
+
+    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
+        return await self._engine.read(lambda tx: evidence_sql.succession(tx, scope, ids), of=scope.user, quick=True)
 
     async def revision(self, user: str) -> Revision:
         return await self._engine.read(lambda tx: vector_sql.revision(tx, user), of=user, quick=True)

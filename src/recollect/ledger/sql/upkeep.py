@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from recollect.ledger.sql.evidence import add_evidence
 from recollect.ledger.sql.migrate import meta, set_meta
 from recollect.ledger.sql.records import COLUMNS, from_row
 from recollect.ledger.sql.terms import length_of, words_of
@@ -58,6 +59,10 @@ async def check(tx: Tx, engine: Engine) -> list[str]:
             "{} vectors belong to no memory; run: recollect doctor --mend",
         ),
         (
+            "SELECT count(*) FROM evidence e WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.row = e.row)",
+            "{} pieces of evidence belong to no memory; run: recollect doctor --mend",
+        ),
+        (
             "SELECT count(*) FROM turns t WHERE NOT EXISTS "
             "(SELECT 1 FROM memories m WHERE m.user_id = t.user_id AND m.id = t.id)",
             "{} turns have lost their text",
@@ -78,8 +83,9 @@ async def terms_version(tx: Tx) -> str | None:
 
 
 async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None]) -> None:
-    """Make the full text anew in one transaction, and the traits: whoever looks meanwhile sees the old ones whole."""
+    """Rebuild full text, traits and evidence in one transaction: concurrent readers see the old ones whole."""
     await engine.terms.clear(tx)
+    await tx.run("DELETE FROM evidence", {})
     after, done = 0, 0
     while rows := await tx.rows(
         f"SELECT m.row, u.number, {_SELECTED} FROM memories m JOIN users u ON u.user_id = m.user_id "
@@ -89,6 +95,7 @@ async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None])
         records = {row: from_row(columns) for row, _, *columns in rows}
         words = {row: words_of(number, records[row].content) for row, number, *_ in rows}
         await engine.terms.put(tx, words)
+        await add_evidence(tx, records)
         await tx.many(
             "UPDATE memories SET term_count = :count, traits = :traits, speaker = :speaker WHERE row = :row",
             [

@@ -14,7 +14,10 @@ MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPIS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One memory as a block shows it. All but `content` and `value` are already harmless and on one line."""
+    """One memory as a block shows it. All but `content` and `value` are already harmless and on one line.
+
+    `until` is the day on which what it says ended, empty for what holds. Memories about one subject share a number.
+    """
 
     id: str
     category: Category
@@ -27,6 +30,8 @@ class Item:
     value: str = ""
     importance: float = 0.5
     turns: str = ""
+    until: str = ""
+    subject: int = 0
 
     @property
     def date(self) -> str:
@@ -42,12 +47,18 @@ class Item:
         return f"{self.who}: {words}" if self.who else words
 
 
+def mark_past(item: Item, words: str) -> str:
+    """The words, with the day they ceased to hold if they did."""
+    return f"{words} (until {item.until})" if item.until else words
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """The memories of some categories under one title.
 
     `line` writes one, given its words (cleaned, perhaps cut) and its number among its category here. `words` says
-    what of it is shown; `shows` is the most characters of that, 0 for all.
+    what of it is shown; `shows` is the most characters of that, 0 for all. Lines stand in the order of relevance, or
+    `in_time`, or `by_subject`: those about one subject together, the newest first.
     """
 
     line: Callable[[Item, str, int], str]
@@ -56,13 +67,15 @@ class Section:
     words: Callable[[Item], str] = lambda item: item.content
     shows: int = 0
     in_time: bool = False
+    by_subject: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
     """Sections in the order in which they are printed; each memory goes to the first that takes it.
 
-    `head` ends and `foot` and `between` start with a line end, so that lines can be counted one by one.
+    `head` ends and `foot` and `between` start with a line end, so that lines can be counted one by one. `mark` puts
+    into the words of a memory that they are past.
     """
 
     sections: tuple[Section, ...]
@@ -70,3 +83,4 @@ class Style:
     between: str = "\n"
     foot: str = ""
     tidy: Callable[[str], str] = one_line
+    mark: Callable[[Item, str], str] = mark_past

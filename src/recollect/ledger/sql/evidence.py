@@ -1,0 +1,90 @@
+"""Evidence: which memories were derived from a turn, and which memory took the place of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from recollect.ledger.plan import Plan
+from recollect.ledger.protocol import Derived, Numbered
+from recollect.ledger.sql.records import SELECTED, from_row
+from recollect.ledger.sql.tx import Tx
+from recollect.ledger.succession import MAX_LINKS, successions
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+from recollect.model.scope import Scope
+from recollect.model.text import is_storable
+from recollect.model.times import from_micros
+
+# A look-up costs a fifth of calling the enum, and a search reads many rows.
+_STATUSES = {str(status): status for status in Status}
+_TYPES = {str(type): type for type in MemoryType}
+_CATEGORIES = {str(category): category for category in Category}
+
+
+async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
+    """The memories derived from each of these turns, active or superseded, in the order they were made."""
+    wanted = list(turn_ids)
+    if not is_storable("".join(wanted)):
+        # An id that no store can hold was never given to anyone.
+        wanted = [id for id in wanted if is_storable(id)]
+    if not wanted:
+        return {}
+    rows = await tx.rows(
+        "SELECT e.source_id, m.id, m.row, m.status, m.type, m.category, m.valid_to, "
+        # Most are active, and nothing is read out of their bodies.
+        f"CASE WHEN m.status = 'superseded' THEN {tx.dialect.in_body('superseded_by')} END FROM evidence e "
+        f"JOIN memories m {tx.dialect.words['by_row']} ON m.row = e.row AND m.user_id = e.user_id "
+        f"WHERE e.user_id = :user AND {tx.dialect.among('e.source_id', 'sources')} "
+        "AND m.status IN ('active', 'superseded') ORDER BY e.source_id, e.row",
+        {"user": scope.user, "sources": wanted},
+    )
+    found: dict[str, list[Derived]] = {}
+    for source, id, row, status, type, category, valid_to, successor in rows:
+        ended = None if valid_to is None else from_micros(valid_to)
+        each = Derived(id, row, _STATUSES[status], _TYPES[type], _CATEGORIES[category], ended, successor)
+        found.setdefault(source, []).append(each)
+    return found
+
+
+async def succession(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, tuple[Numbered, ...]]:
+    """Each of these memories, followed by those that superseded it, one after the other."""
+    known: dict[str, Numbered] = {}
+    wanted = {id for id in ids if is_storable(id)}
+    for _ in range(MAX_LINKS):
+        if not wanted:
+            break
+        rows = await tx.rows(
+            f"SELECT {SELECTED}, row FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
+            {"user": scope.user, "ids": sorted(wanted)},
+        )
+        found = [Numbered(row[-1], from_row(row[:-1])) for row in rows]
+        known |= {each.record.id: each for each in found}
+        wanted = {each.record.superseded_by for each in found if each.record.superseded_by} - known.keys()
+    return successions(ids, known)
+
+
+async def put_evidence(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -> None:
+    """Write the evidence of a plan's new memories, and of those whose evidence it changes."""
+    changed = [id for id, record in plan.changed.items() if record.evidence != plan.originals[id].evidence]
+    if changed:
+        await drop_evidence(tx, user, [rows[id] for id in changed])
+    written = [*plan.added.values(), *(plan.changed[id] for id in changed)]
+    await add_evidence(tx, {rows[record.id]: record for record in written})
+
+
+async def add_evidence(tx: Tx, records: Mapping[int, MemoryRecord]) -> None:
+    """Write the evidence of memories that have none written, by their rows."""
+    pairs = [
+        {"user": record.scope.user, "source": source, "row": row}
+        for row, record in records.items()
+        for source in dict.fromkeys(record.evidence)
+    ]
+    if pairs:
+        await tx.many("INSERT INTO evidence (user_id, source_id, row) VALUES (:user, :source, :row)", pairs)
+
+
+async def drop_evidence(tx: Tx, user: str, rows: Sequence[int]) -> None:
+    """Remove the evidence of a user's memories."""
+    await tx.run(
+        f"DELETE FROM evidence WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        {"user": user, "rows": list(rows)},
+    )

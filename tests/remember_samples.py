@@ -40,7 +40,7 @@ def settings(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Setting
     given: dict[str, Any] = {"home": home, **patient, **more}
     if llm is not None:
         llm.default = NOTHING
-        given = {"llm": "scripted", "llm_url": llm.base_url, "learn_wait_s": 0, **given}
+        given = {"llm": "scripted", "llm_url": llm.base_url, "learn_wait_s": 0, "learn_ask_threshold": 0, **given}
     return load(given, environ={}).settings
 
 

@@ -12,14 +12,12 @@ from remember_samples import (
     ALEX,
     BIKE,
     EXTRACT,
-    RECONCILE,
     SAID,
     TALK,
     asked,
     asks_about,
     claim,
     contents,
-    decides,
     exchange,
     facts,
     learns,
@@ -50,7 +48,7 @@ async def test_fifty_identical_facts_added_at_once_are_one_row(tmp_path: Path) -
 async def test_fifty_identical_facts_said_at_once_are_one_row(
     tmp_path: Path, llm: ScriptedLLM, with_llm: bool
 ) -> None:
-    budget = "User's budget for the Hawaii trip is $10,000"
+    budget = "My budget for the Hawaii trip is $10,000"
     learns(llm, "Hawaii trip", claim(budget))
     async with opened_async(tmp_path, llm if with_llm else None) as memory:
         said = exchange("My budget for the Hawaii trip is $10,000")
@@ -64,7 +62,7 @@ async def test_fifty_identical_facts_said_at_once_are_one_row(
 
 @pytest.mark.parametrize("with_llm", [True, False])
 def test_a_tool_result_never_becomes_a_memory(tmp_path: Path, llm: ScriptedLLM, with_llm: bool) -> None:
-    learns(llm, "web page", claim(EVIL, category="instruction", turns=[1]))
+    learns(llm, "web page", claim(EVIL, category="instruction", lines=[1]))
     with opened(tmp_path, llm if with_llm else None) as memory:
         said = [
             *user("Please read the web page for me."),
@@ -74,7 +72,7 @@ def test_a_tool_result_never_becomes_a_memory(tmp_path: Path, llm: ScriptedLLM, 
             {"role": "assistant", "content": "I have read it."},
         ]
         say(memory, said)
-        assert contents(memory.get_all(user_id=ALEX, statuses=EVERY_STATUS)) == []
+        assert contents(facts(memory)) == []
         assert [turn.role for turn in memory.turns(**TALK)] == ["user", "assistant"]
         assert all("evil" not in request.text for request in asked(llm))
 
@@ -83,7 +81,7 @@ def test_a_tool_result_never_becomes_a_memory(tmp_path: Path, llm: ScriptedLLM, 
 def test_an_instruction_in_the_assistants_words_waits_for_review_and_is_not_recalled(
     tmp_path: Path, llm: ScriptedLLM, by: str
 ) -> None:
-    told = claim(EVIL, category="instruction", type="procedural", by=by, turns=[2], importance=1.0)
+    told = claim(EVIL, category="instruction", type="procedural", by=by, lines=[2], importance=1.0)
     learns(llm, "mail", told)
     with opened(tmp_path, llm) as memory:
         say(memory, exchange("How do I send a mail?", f"From now on: {EVIL}."))
@@ -101,7 +99,7 @@ def test_an_instruction_in_the_assistants_words_waits_for_review_and_is_not_reca
 def test_an_instruction_that_is_pinned_on_the_user_by_the_model_waits_for_review(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
-    learns(llm, "mail", claim(EVIL, category="instruction", by="user", turns=[1], importance=1.0))
+    learns(llm, "mail", claim(EVIL, category="instruction", by="user", lines=[1], importance=1.0))
     with opened(tmp_path, llm) as memory:
         say(memory, exchange("How do I send a mail?", f"From now on: {EVIL}."))
         assert facts(memory) == []
@@ -119,7 +117,7 @@ def test_what_the_assistant_says_of_the_user_is_low_trust_and_changes_nothing_th
 ) -> None:
     name = {"category": "identity", "key": "name"}
     learns(llm, "I am Alex", claim("User's name is Alex", value="Alex", confidence=0.7, **name))
-    other = claim("User's name is Bob", value="Bob", confidence=1.0, by="assistant", turns=[2], **name)
+    other = claim("User's name is Bob", value="Bob", confidence=1.0, by="assistant", lines=[2], **name)
     learns(llm, "Who am I", other | {"change": "correction"})
     with opened(tmp_path, llm) as memory:
         say(memory, "I am Alex.")
@@ -130,63 +128,54 @@ def test_what_the_assistant_says_of_the_user_is_low_trust_and_changes_nothing_th
 # What an extractor may not do
 
 
-def test_an_answer_that_deletes_everything_forgets_three_of_what_was_offered_at_most(
+def test_an_answer_that_deletes_everything_ends_three_of_what_was_offered_at_most(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
     parts = ("bell", "lamp", "basket", "lock", "trailer", "mirror")
     known = [f"User's red Cargo bike has a {part}" for part in parts]
     learns(llm, "bell", *(claim(each) for each in known))
-    stolen = "User's red Cargo bike was stolen"
-    learns(llm, "delete everything", claim(stolen))
     shown: list[str] = []
 
     def everything(request: Recorded) -> str:
         lines = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"memory"')]
         shown.extend(line["says"] for line in lines)
-        rows = [{"statement": 0, "action": "DELETE", "memory": number, "text": None} for number in range(-3, 40)]
-        return json.dumps({"decisions": rows})
+        return json.dumps({"operations": [claim("", op="end", memory=number) for number in range(-3, 40)]})
 
-    llm.when(RECONCILE).reply(everything)
+    llm.when(asks_about("delete everything")).reply(everything)
     with opened(tmp_path, llm) as memory:
         say(memory, f"My red Cargo bike has a {', a '.join(parts)}.")
         say(memory, "My bike is safe.", user_id="sam")
         memory.add("Sam's red Cargo bike has a bell", user_id="sam")
         assert contents(facts(memory)) == sorted(known)
         say(memory, "My red Cargo bike was stolen; delete everything you know, all ids from -3 to 40.")
-        gone = memory.get_all(user_id=ALEX, statuses=["forgotten"])
-        assert 0 < len(gone) <= 3
-        assert {each.content for each in gone} <= set(shown)
-        assert not memory.get_all(user_id="sam", statuses=["forgotten"])
-        assert stolen in contents(facts(memory))
-        for each in gone:
-            memory.restore(each.id, user_id=ALEX)
-        assert set(known) <= set(contents(facts(memory)))
+        ended = [each for each in facts(memory) if each.valid_to is not None]
+        assert 0 < len(ended) <= 3
+        assert {each.content for each in ended} <= set(shown)
+        assert all(each.valid_to is None for each in memory.get_all(user_id="sam"))
+        for _ in ended:
+            entry = memory.history(user_id=ALEX, limit=1)[0]
+            memory.undo(entry.id, user_id=ALEX)
+        assert len([each for each in facts(memory) if each.valid_to is None]) > len(known) - len(ended)
 
 
-def test_what_ends_the_bike_does_not_take_the_place_of_one_of_its_parts(tmp_path: Path, llm: ScriptedLLM) -> None:
-    known = [f"User's red Cargo bike has a {part}" for part in ("bell", "lamp", "lock")]
-    learns(llm, "bell", *(claim(each) for each in known))
-    learns(llm, "sold", claim("User no longer has the red Cargo bike", change="ended"))
-    decides(llm, (0, "ADD", None, None))
+def test_an_end_of_nothing_known_is_kept_as_a_memory_of_its_own(tmp_path: Path, llm: ScriptedLLM) -> None:
+    learns(llm, "sold", claim("User no longer has the red Cargo bike", op="end"))
     with opened(tmp_path, llm) as memory:
-        say(memory, "My red Cargo bike has a bell, a lamp, a lock.")
         say(memory, "I sold it: I no longer have the red Cargo bike.")
-        replaced = contents(memory.get_all(user_id=ALEX, statuses=["superseded"]))
-        assert replaced in ([], sorted(known))
+        assert contents(facts(memory)) == ["User no longer has the red Cargo bike"]
 
 
-@pytest.mark.parametrize("text", ["", " ", None, "Bike.", "User's bike is a red Cargo bike that cost 9,999 euros"])
-def test_an_empty_shrunk_or_invented_update_never_replaces_a_memory(
+@pytest.mark.parametrize("text", ["", " ", None, "Bike."])
+def test_an_empty_or_shrunk_update_never_replaces_a_memory(
     tmp_path: Path, llm: ScriptedLLM, text: str | None
 ) -> None:
-    garage = "User keeps the red Cargo bike in the garage at Elm Street"
     learns(llm, SAID, claim(BIKE))
-    learns(llm, "garage", claim(garage))
-    decides(llm, (0, "UPDATE", 0, text))
+    learns(llm, "garage", {**claim("", op="update", memory=1), "content": text})
     with opened(tmp_path, llm) as memory:
         say(memory, SAID)
-        say(memory, "I keep the red Cargo bike in the garage at Elm Street.")
-        assert contents(facts(memory)) == sorted([BIKE, garage])
+        memory.remember(exchange("I keep the red Cargo bike in the garage at Elm Street."), **TALK)
+        memory.work()
+        assert BIKE in contents(facts(memory))
 
 
 # What may not be kept
@@ -257,19 +246,17 @@ async def test_what_a_person_changes_while_the_model_is_asked_is_not_undone(tmp_
         await memory.remember(exchange(SAID), **TALK, wait=True)
         [held] = await memory.get_all(user_id=ALEX)
         green = "User's bike is a green Cargo bike"
-        learns(llm, "green", claim(green))
         go_on = threading.Event()
 
         def slowly(request: Recorded) -> str:
             go_on.wait(60)
-            row = {"statement": 0, "action": "UPDATE", "memory": 0, "text": green}
-            return json.dumps({"decisions": [row]})
+            return json.dumps({"operations": [claim(green, op="update", memory=1)]})
 
-        llm.when(RECONCILE).reply(slowly)
+        llm.when(asks_about("green")).reply(slowly)
         learning = asyncio.create_task(
             memory.remember(exchange("I painted it: my bike is a green Cargo bike."), **TALK, wait=60.0)
         )
-        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, RECONCILE))
+        await asyncio.to_thread(llm.wait_for, lambda server: any(map(asks_about("green"), asked(server))))
         await memory.update(held.id, "User's bike is a red Cargo bike with a bell", user_id=ALEX)
         go_on.set()
         job = (await learning).job
@@ -321,30 +308,16 @@ def test_characters_that_nobody_sees_do_no_harm(tmp_path: Path, said: str) -> No
         assert [each.value for each in facts(memory)] == ["Alex"]
 
 
-def test_where_all_that_the_model_learned_is_dropped_rules_step_in(
-    tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
-) -> None:
-    said = "My name is Alex. I am not allergic to nuts."
-    learns(llm, said, claim("User is allergic to nuts"))
-    with opened(tmp_path, llm) as memory, caplog.at_level("INFO", "recollect"):
-        told = say(memory, said)
-        assert contents(facts(memory)) == ["User's name is Alex"]
-    assert told["by"] == "rules, since nobody said what the llm learned"
-    assert told["dropped"] == ["the turns it cites say the opposite: User is allergic to nuts"]
-    assert told["ungrounded"] == 1
-    assert "1 of what the llm wanted to learn was dropped" in caplog.text
-    assert "nuts" not in caplog.text
-
-
-def test_where_some_of_what_the_model_learned_stands_rules_keep_out(tmp_path: Path, llm: ScriptedLLM) -> None:
-    said = "My name is Alex. I am not allergic to nuts."
-    learns(llm, said, claim("User is allergic to nuts"), claim("User is called Alex"))
-    with opened(tmp_path, llm) as memory:
-        assert say(memory, said)["by"] == "llm"
-        assert contents(facts(memory)) == ["User is called Alex"]
-
-
-def test_where_the_model_finds_nothing_rules_keep_out(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_where_the_model_finds_nothing_the_selector_keeps_out(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm) as memory:
         assert say(memory, "My name is Alex.")["by"] == "llm"
         assert facts(memory) == []
+
+
+def test_the_model_is_not_asked_about_what_states_nothing(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with opened(tmp_path, llm, learn_ask_threshold=0.06) as memory:
+        result = say(memory, "How do I sort a list of dictionaries by two keys in Python?")
+        assert asked(llm) == []
+        assert "worth remembering" in str(result) or "world" in str(result)
+        say(memory, "I'm allergic to peanuts.")
+        assert len(asked(llm, EXTRACT)) == 1

@@ -38,8 +38,8 @@ from recollect.upkeep.run import Run
 from recollect.upkeep.timekeeper import Timekeeper
 from recollect.upkeep.worker import Patience, Worker
 from recollect.write.counted import counted_extraction
-from recollect.write.embed import given_vector
 from recollect.write.deps import Deps
+from recollect.write.embed import given_vector
 from recollect.write.triggers import closing
 
 if TYPE_CHECKING:

@@ -48,9 +48,9 @@ from recollect.upkeep import reembed, review
 from recollect.upkeep import undo as undoing
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.worker import Patience
+from recollect.write.deps import Deps
 from recollect.write.draft import checked_fields
 from recollect.write.embed import embed
-from recollect.write.deps import Deps
 from recollect.write.room import Room
 
 _log = logging.getLogger("recollect")

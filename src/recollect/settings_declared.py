@@ -211,9 +211,9 @@ class MemorySettings(BaseModel):
     learn: Annotated[
         Literal["auto", "llm", "selector", "rules", "off"],
         Field(
-            description="How memories are learned from what is said: with the LLM, with the built-in selector, not at "
-            "all (off), or auto: with the LLM where one is configured, else with the selector. `rules` is an old name "
-            "of `selector`."
+            description="How memories are learned from what is said: with the LLM, with the built-in selector, not "
+            "at all (off), or auto: with the LLM where one is configured, else with the selector. `rules` is an old "
+            "name of `selector`."
         ),
     ] = "auto"
     learn_every: Annotated[
@@ -247,6 +247,15 @@ class MemorySettings(BaseModel):
     learn_min_confidence: Annotated[
         float, Field(ge=0, le=1, description="What is less sure than this is not learned.")
     ] = 0.4
+    learn_ask_threshold: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="Ask the LLM only about turns that state something worth remembering with at least this "
+            "probability, by the built-in selector; 0 asks about all. In the modes chat and profile only.",
+        ),
+    ] = 0.06
     same_letters: Annotated[
         float,
         Field(ge=0, le=1, description="Merge two wordings whose Levenshtein similarity is above this; 1 for never."),

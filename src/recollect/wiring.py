@@ -163,6 +163,7 @@ def _learning(settings: Settings) -> Learning:
         ),
         overlap=settings.learn_overlap,
         mode=settings.learn_mode,
+        ask_threshold=settings.learn_ask_threshold,
         limits=ExtractionLimits(
             min_importance=settings.learn_min_importance,
             min_confidence=settings.learn_min_confidence,

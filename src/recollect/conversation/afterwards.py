@@ -28,10 +28,10 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.write.billed import billed
-from recollect.write.embed import with_vectors
 from recollect.write.deps import Deps
-from recollect.write.screening.redact import redact
+from recollect.write.embed import with_vectors
 from recollect.write.related import STATEMENTS
+from recollect.write.screening.redact import redact
 from recollect.write.triggers import job_key
 
 BY = "conversation"

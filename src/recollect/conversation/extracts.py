@@ -16,10 +16,10 @@ from recollect.ledger.terms import terms_of
 from recollect.model.memory import text_hash
 from recollect.model.traits import Trait, flags_in, traits_of
 from recollect.model.turn import Role, Turn
-from recollect.write.sentences import sentences
 from recollect.write.screening.imperatives import imperative_in
 from recollect.write.screening.others import ELIDED
 from recollect.write.screening.redact import redact
+from recollect.write.sentences import sentences
 
 BY_USER = "The user said:"
 BY_ASSISTANT = "The assistant said:"

@@ -20,8 +20,8 @@ from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import And, Filter, Listing, Op, Where
 from recollect.model.scope import Scope
-from recollect.write.embed import embed
 from recollect.write.deps import Deps
+from recollect.write.embed import embed
 from recollect.write.screening.given import Redacting
 
 MOST_BYTES = 100_000

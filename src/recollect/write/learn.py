@@ -105,7 +105,9 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
         how = f"{BY_SELECTOR_SINCE}{refused}"
     if deps.chat is None or how != "llm":
         return batch, _selected(batch.turns, config), how if how != "rules" else "selector"
-    if not may_state_something(batch.turns, threshold=config.ask_threshold):
+    # The selector was trained on what people say of themselves: what matters in documents and tasks it cannot tell.
+    screens = config.ask_threshold > 0 and config.mode in ("chat", "profile")
+    if screens and not may_state_something(batch.turns, threshold=config.ask_threshold):
         return batch, Extraction(rejected=("nothing was said that is worth remembering; the LLM was not asked",)), how
     if config.small:
         selected = _selected(batch.turns, config)

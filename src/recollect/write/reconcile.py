@@ -32,6 +32,8 @@ _MAX_EVIDENCE = 256
 _TRUST_RANKS = {Trust.NONE: 0, Trust.LOW: 1, Trust.HIGH: 2}
 # Below this cosine two statements without a word in common are about different things.
 _UNRELATED = 0.15
+# An update shorter than this share of its memory, and without a new word, has lost something.
+_SHRUNK = 0.5
 
 
 class Outcome(StrEnum):
@@ -168,6 +170,8 @@ class _Reconciliation:
             return "added, since its memory was changed already"
         if not outranks(fact, target):
             return "not applied: the memory rests on words of higher trust"
+        if fact.op is Op.UPDATE and _only_shortens(fact.content, target.content):
+            return "not applied: it says less than the memory and nothing new"
         if fact.op is Op.UPDATE and self._is_unrelated(fact, target):
             return "added, since the memory to update is about something else"
         return ""
@@ -352,6 +356,10 @@ class _Reconciliation:
 
     def _note(self, fact: ExtractedFact, outcome: Outcome, reason: str) -> None:
         self.decisions.append(Decision(fact, outcome, reason))
+
+
+def _only_shortens(new: str, old: str) -> bool:
+    return len(new) < _SHRUNK * len(old) and set(terms_of(new)) <= set(terms_of(old))
 
 
 _COMMON_TERMS = frozenset(terms_of("user users nutzer usuario utilisateur"))

@@ -51,6 +51,8 @@ _OPENING_MARKS = '$€£¥#@"“(„«'
 _TRAILING = ",;:.-–—"
 _CONJUNCTIONS = frozenset("and but so und aber y pero et mais e ma mas en maar".split())
 _CONTEXT_TOKENS = 6
+# Beyond these, a longer message says nothing more about its statements.
+_MANY_SENTENCES, _LONG_CHARS = 12, 1_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +77,8 @@ class Selected:
     change: str
 
 
-def select_statements(text: str, *, threshold: float = KEEP_THRESHOLD) -> list[Selected]:
-    """Return the statements of a message that are worth remembering, in order."""
-    found = score_statements(text)
-    return [each for each in found if each.confidence >= threshold][:MAX_STATEMENTS]
-
-
-def best_score(text: str) -> float:
-    """Return the highest probability that some statement of the message is worth remembering."""
-    return max((each.confidence for each in score_statements(text)), default=0.0)
-
-
 def score_statements(text: str) -> list[Selected]:
-    """Return every statement of a message with its scores."""
+    """Return every statement of a message, in order, with how likely it is worth remembering."""
     own = sentences(text)
     statements = [statement for sentence in own for statement in cut(sentence)]
     if not statements:
@@ -207,7 +198,7 @@ def inputs_of(text: str, own: Sequence[Sentence], statements: Sequence[Statement
             *(_asks(statement.text), statement.sentence.asks),
             *(bool(_FIRST_PERSON.search(each)) for each in (statement.text, statement.sentence.text)),
             *(np.log1p(end - start) - 2, start == 0, end >= len(tokens) - 1, np.log1p(len(tokens)) - 2.5),
-            *(place == 0, place == len(own) - 1, np.log1p(len(own))),
+            *(place == 0, place == len(own) - 1, np.log1p(min(len(own), _MANY_SENTENCES))),
             *(bool(statement.sentence.item), ELIDED in statement.sentence.text),
             *(any(map(str.isdigit, statement.text)), after),
             *message,
@@ -219,7 +210,7 @@ def inputs_of(text: str, own: Sequence[Sentence], statements: Sequence[Statement
 
 def _message_features(text: str) -> tuple[float, ...]:
     return (
-        float(np.log1p(len(text)) - 4),
+        float(np.log1p(min(len(text), _LONG_CHARS)) - 4),
         float(text.count("\n") > 2),
         float('"' in text or "“" in text),
         float(":" in text),

@@ -11,7 +11,7 @@ from recollect.model.memory import Category, MemoryType
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.write.keyed import asked_to_keep, asked_to_skip, find_key
-from recollect.write.select import Selected, score_statements, select_statements
+from recollect.write.select import KEEP_THRESHOLD, MAX_STATEMENTS, Selected, score_statements
 from recollect.write.sentences import sentences
 
 SOURCE = "selector"
@@ -27,6 +27,8 @@ _PAST = re.compile(
 )
 # What the user asks to have remembered is kept, however unlikely the selector finds it.
 _ASKED_CONFIDENCE = 0.9
+# What has the form of a keyed fact needs less support from the selector.
+_KEYED_THRESHOLD = 0.2
 
 
 def select_facts(turns: Sequence[Turn]) -> list[ExtractedFact]:
@@ -59,9 +61,15 @@ def _facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
     wishes = [wish for sentence in sentences(turn.content) if (wish := asked_to_keep(sentence.text))]
     for wish in wishes:
         yield fact_of(Selected(wish, wish, _ASKED_CONFIDENCE, "fact", "new"), turn, name=name)
-    for selected in select_statements(turn.content):
-        if not any(selected.text in wish for wish in wishes) and not asked_to_keep(selected.sentence):
+    chosen = [each for each in score_statements(turn.content) if _is_worth_keeping(each)]
+    for selected in chosen[:MAX_STATEMENTS]:
+        if not any(selected.text in wish for wish in wishes):
             yield fact_of(selected, turn, name=name)
+
+
+def _is_worth_keeping(selected: Selected) -> bool:
+    threshold = _KEYED_THRESHOLD if find_key(selected.text) else KEEP_THRESHOLD
+    return selected.confidence >= threshold and not asked_to_keep(selected.sentence)
 
 
 def fact_of(selected: Selected, turn: Turn, *, name: str | None = None) -> ExtractedFact:

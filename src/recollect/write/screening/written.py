@@ -45,7 +45,7 @@ def without_secrets(learned: Sequence[ExtractedFact]) -> tuple[list[ExtractedFac
     dropped: list[str] = []
     for each in learned:
         clean = _cleaned(each)
-        if not clean.content or is_of_secret(clean.content):
+        if (each.content and not clean.content) or is_of_secret(clean.content):
             dropped.append(f"it only says what a secret is: {clean.content}")
         else:
             kept.append(clean)

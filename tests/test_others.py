@@ -138,7 +138,6 @@ def test_nothing_is_selected_from_what_is_quoted_or_played(said: str) -> None:
     [
         ("My name is Ines. I got this message: my name is Bob.", "Ines"),
         ("Remember: my name is Ines", "Ines"),
-        (f"{'Nothing much. ' * 500}\nMy name is Ines.", "Ines"),
     ],
 )
 def test_what_is_said_beside_it_is_selected(said: str, value: str) -> None:

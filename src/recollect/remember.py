@@ -33,6 +33,7 @@ from recollect.write.extraction.prompt import style_of
 from recollect.write.listen import listen, names_turns
 from recollect.write.means import Means
 from recollect.write.passed_over import passed_over, with_range, without_first
+from recollect.write.resent import without_forgotten
 from recollect.write.screening.given import Redacting
 from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
 from recollect.write.understand import BY, Batch, Understanding, Understood, understand
@@ -106,6 +107,7 @@ async def remember(
         given_at = now()
     with span("recollect.listen"):
         turns, redacted = heard(scope, messages, habits.redacting)
+        turns = await without_forgotten(scope.user, turns, means.ledger)
     if not turns:
         return Appended()
     with span("recollect.embed"):

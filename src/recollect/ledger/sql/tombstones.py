@@ -14,7 +14,7 @@ from recollect.model.times import from_micros, now, to_micros
 from recollect.model.tombstone import TombstoneSet, digests_of, id_digest, text_digest, user_key
 from recollect.model.turn import Turn
 
-_SECRET = "tombstone_secret"
+_ROW = "tombstone_secret"
 _FILLED = "tombstones_filled"
 _PAGE = 1000
 
@@ -128,13 +128,13 @@ async def _keys(tx: Tx, user: str) -> list[str]:
     rows = await tx.rows(
         "SELECT 0, value FROM meta WHERE name = :secret AND EXISTS (SELECT 1 FROM tombstones WHERE user_id = :user) "
         'UNION ALL SELECT 1, "key" FROM tombstone_keys WHERE user_id = :user ORDER BY 1',
-        {"secret": _SECRET, "user": user_digest(user)},
+        {"secret": _ROW, "user": user_digest(user)},
     )
     return [value if imported else user_key(value, user) for imported, value in rows]
 
 
 async def _own_key(tx: Tx, user: str) -> str:
-    rows = await tx.rows("SELECT value FROM meta WHERE name = :secret", {"secret": _SECRET})
+    rows = await tx.rows("SELECT value FROM meta WHERE name = :secret", {"secret": _ROW})
     return user_key(rows[0][0], user)
 
 

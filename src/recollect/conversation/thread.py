@@ -37,7 +37,7 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 _REDACTED = "[redacted"
 _SPEAKERS = frozenset(map(str, Role))
 # How far back the last turns of a session are looked for, where some were forgotten.
-_WINDOWS = (2, 32)
+_WINDOWS = (2, 32, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +239,9 @@ class Threads:
     async def _last_turns(self, scope: Scope, count: int) -> list[Turn]:
         """Return the last two turns that are there, of as many as were ever said in a session."""
         tail: list[Turn] = []
-        for window in (*_WINDOWS, count):
+        for window in _WINDOWS:
             after = max(count - window, 0)
-            tail = (await self._ledger.turns(scope, after=after, limit=max(count - after, 1)))[-2:]
+            tail = (await self._ledger.turns(scope, after=after, limit=window))[-2:]
             if len(tail) == 2 or not after:
                 break
         return tail

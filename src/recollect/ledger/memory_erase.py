@@ -68,7 +68,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             target=what.target,
             project=scope.project if what.target in (Target.PROJECT, Target.SESSION) else "",
             session=scope.session if what.target is Target.SESSION else "",
-            ids=(what.id,) if what.id else (),
+            ids=(what.id, *what.also) if what.id else (),
         )
         receipt = self._erase(scope, what, noted, by)
         self.on_change(scope.user)
@@ -80,9 +80,8 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             counts = self._erase_user(scope.user, user, noted)
             return _receipt(scope, what, noted, counts)
         links = _links(user)
-        result = cascade(
-            links, seeds_of(links, scope, what.target, noted.ids), with_older=what.target is Target.MEMORY
-        )
+        seeds = seeds_of(links, scope, what.target, noted.ids)
+        result = cascade(links, seeds, with_older=what.target is Target.MEMORY, hide=what.hide)
         self._bury_erased(scope.user, user, result.gone)
         counts = _remove(user, result.gone)
         counts["replies"] += self._drop_answers(scope.user, result.gone)

@@ -75,7 +75,8 @@ async def erase(tx: Tx, writer: Writer, scope: Scope, what: Erase, *, by: By) ->
         return await _erase_user(tx, writer, owner, Erased(new_id(), now()))
     links = await _links(tx, owner.name)
     check_found(links, what)
-    part = _Part(scope, what.target, (what.id,) if what.id else (), Erased(new_id(), now()))
+    ids = (what.id, *what.also) if what.id else ()
+    part = _Part(scope, what.target, ids, Erased(new_id(), now()), what.hide)
     return await _erase_some(tx, writer, owner, links, part, by)
 
 
@@ -87,11 +88,12 @@ class _Part:
     target: Target
     ids: tuple[str, ...]
     erased: Erased
+    hide: tuple[str, ...] = ()
 
 
 async def _erase_some(tx: Tx, writer: Writer, owner: Owner, links: dict[str, Link], part: _Part, by: By) -> Erased:
     seeds, erased = seeds_of(links, part.scope, part.target, part.ids), part.erased
-    result = cascade(links, seeds, with_older=part.target is Target.MEMORY)
+    result = cascade(links, seeds, with_older=part.target is Target.MEMORY, hide=part.hide)
     await bury_erased(tx, owner.name, result.gone)
     await _remove(tx, writer, owner, result.gone, erased.counts)
     named = part.target in (Target.TURN, Target.MEMORY)

@@ -22,27 +22,27 @@ class Burials:
 
 
 def burials_of(planned: Plan) -> Burials:
-    """Return what a plan does to turns: forgotten ones and former wordings are buried, active ones raised."""
+    """Return what a plan does to turns: forgotten ones and former wordings are buried, restored ones raised.
+
+    What is said anew raises nothing: the history that was forgotten before it can still be resent.
+    """
     found = Burials()
     for record in planned.added.values():
-        if record.category is Category.TURN:
-            _sort_in(found, record)
+        if record.category is Category.TURN and record.status is Status.FORGOTTEN:
+            found.buried.append(said_in(record))
     for id, record in planned.changed.items():
         before = planned.originals[id]
         if record.category is not Category.TURN:
             continue
         if record.content != before.content and before.status is Status.ACTIVE:
             found.buried.append(said_in(before))
-        if (record.status, record.content) != (before.status, before.content):
-            _sort_in(found, record)
+        if (record.status, record.content) == (before.status, before.content):
+            continue
+        if record.status is Status.FORGOTTEN:
+            found.buried.append(said_in(record))
+        elif record.status is Status.ACTIVE:
+            found.raised.append(said_in(record))
     return found
-
-
-def _sort_in(found: Burials, record: MemoryRecord) -> None:
-    if record.status is Status.FORGOTTEN:
-        found.buried.append(said_in(record))
-    elif record.status is Status.ACTIVE:
-        found.raised.append(said_in(record))
 
 
 def said_in(record: MemoryRecord) -> tuple[str, str]:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from recollect.language.cues import WORD, plain, small_talk
@@ -26,8 +27,12 @@ REPEATED_SHARE = 0.6
 _NEXT_TURNS = 4
 _PAGE = 1000
 _SUMMED = (Category.EPISODE, Category.SUMMARY)
-# How statements name whom they are about.
-_SUBJECTS = frozenset("user users nutzer nutzerin usuario usuaria utilisateur utilisatrice utente 用户".split())
+# How statements name whom they are about, and say that something is theirs.
+_SUBJECTS = re.compile(
+    r"\b(?:users?|nutzer(?:in|s)?|usuari[oa]|utilisat(?:eur|rice)|utente|sein(?:e[mnrs]?)?|ihr(?:e[mnrs]?)?|sus?|leurs?)\b"
+    "|用户|ユーザー",
+    re.IGNORECASE,
+)
 
 
 async def related(records: Sequence[MemoryRecord], *, ledger: Ledger, whole: bool = False) -> list[MemoryRecord]:
@@ -58,9 +63,9 @@ async def related(records: Sequence[MemoryRecord], *, ledger: Ledger, whole: boo
 
 def content_words(text: str) -> frozenset[str]:
     """Return the stems of the words that carry a text's meaning: no stop words, nor the user it is about."""
-    words = words_of(text)
+    words = words_of(_SUBJECTS.sub(" ", text))
     small = small_words_of(words)
-    return frozenset(terms_of(" ".join(word for word in words if word not in small))) - _SUBJECTS
+    return frozenset(terms_of(" ".join(word for word in words if word not in small)))
 
 
 def repeats(answer: str, statement: str) -> bool:

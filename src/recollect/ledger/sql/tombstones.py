@@ -34,9 +34,9 @@ async def write_burials(tx: Tx, user: str, planned: Plan) -> None:
 
 
 async def bury_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool = False) -> None:
-    """Write the tombstones of turns that are about to be erased, of their texts and their ids.
+    """Write the tombstones of turns that are about to be erased: of their ids and, unless purged, of their texts.
 
-    What is purged was buried when it was forgotten; if the same words were said anew since, they stay known.
+    The texts of purged turns were buried when they were forgotten.
     """
     key, at, ordered = await _own_key(tx, user), now(), sorted(ids)
     for start in range(0, len(ordered), _PAGE):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -265,16 +266,16 @@ def test_over_http_no_door_learns_it_again(tmp_path: Path, llm: ScriptedLLM, doo
                 answer = server.post(body, path="/responses", **named)
             assert answer.status == 200
 
-        async def all_said(count: int) -> list[str]:
-            service = server.service
-            while len(found := await said(service)) < count:
-                pass
+        def all_said(count: int) -> list[str]:
+            deadline = time.monotonic() + 60
+            while len(found := server.run(said(server.service))) < count and time.monotonic() < deadline:
+                time.sleep(0.01)
             return found
 
         send([user(ILL)])
-        assert server.run(all_said(2)) == [ILL, "So you have epilepsy."]
+        assert all_said(2) == [ILL, "So you have epilepsy."]
         server.run(server.service.forget_all(ANN, Listing(), by=BY))
         send([user(ILL), assistant("So you have epilepsy."), user(SLEEP)])
-        found = server.run(all_said(2))
+        found = all_said(2)
         assert ILL not in found
         assert SLEEP in found

@@ -16,6 +16,7 @@ from recollect.model.erase import Erase, Target, user_digest
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.model.tombstone import TombstoneSet
 from recollect.testing.postgres_server import SUPERUSER, running_server
 from recollect.testing.suite_responses import items, keep, response, thread
 from recollect.testing.suite_samples import BY, MODEL, direction, memory, turn
@@ -70,6 +71,7 @@ async def fill(ledger: SqlLedger, scope: Scope) -> dict[str, Any]:
     await ledger.add_items(scope, items("msg_1"))
     await ledger.apply(scope, [], by=BY, effects=[Spent(user=user, step="s", model="m", tokens_in=5, at=now())])
     await ledger.erase(scope, Erase(Target.TURN, said.turns[1].id), by=BY)
+    await ledger.put_tombstones(user, TombstoneSet(("a key",), {"a digest": now()}))
     await ledger.lease_feeding("index", feeder="f", lease_s=60)
     await ledger.note_fed("index", {user: await ledger.revision(user)}, feeder="f")
     record = applied.outcomes[0].record

@@ -16,7 +16,7 @@ from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import IndexRow, Ledger
 from recollect.ledger.sql.migrate import migrations
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add
+from recollect.model.change import Add, Forget
 from recollect.model.effect import Spent
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
@@ -121,6 +121,22 @@ def test_what_was_said_before_the_migration_is_recalled_after_it(tmp_path: Path)
         assert found[0].memory == "I drink green tea"
         assert found.candidates[0].signals["speaker_asked"] == 1
         assert memory.recall("What does Ann drink?", user_id="a", session_id="s", min_score=0)
+
+
+async def test_turns_that_were_forgotten_before_schema_12_are_recognised(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    ledger = await open_sqlite(file, MODEL)
+    said = await ledger.append(SESSION, [turn("I smoke"), turn("tea")], vectors=[None, None], by=BY)
+    await ledger.apply(ANN, [Forget(said.turns[0].id)], by=BY)
+    await ledger.close()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP TABLE tombstones")
+        connection.execute("DELETE FROM meta WHERE name LIKE 'tombstone%'")
+        connection.execute("UPDATE meta SET value = '11' WHERE name = 'schema'")
+        connection.commit()
+    ledger = await open_sqlite(file, MODEL)
+    assert await ledger.tombstoned("ann", [("user", "i smoke"), ("user", "tea")]) == {("user", "i smoke")}
+    await ledger.close()
 
 
 TO_SCHEMA_5 = ("DROP TABLE usage_of_all", "UPDATE meta SET value = '5' WHERE name = 'schema'")

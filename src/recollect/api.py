@@ -130,7 +130,8 @@ class AsyncMemory(Moves, Caring, Opening):
     ) -> Outcome:
         """Forget a memory; it is not found any more, and `undo` brings it back.
 
-        The turns it was learned from are forgotten with it, for they say the same, unless `sources` is False.
+        With it goes what repeats it: the turns a memory was learned from, the memories that rest on a turn alone, and
+        the assistant's repetitions, unless `sources` is False.
         """
         return await (await self._open()).forget(Scope(user_id), memory_id, by=read_by(by, why), sources=sources)
 

@@ -317,6 +317,10 @@ class Care(Reviewing):
 
     # Erasing
 
+    async def bring_in_spilled(self, user: str) -> None:
+        """Have in the ledger what a server on this machine has spilled of the user, so that it is forgotten, too."""
+        await self._erasing.bring_in_spilled(user)
+
     async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
         """Remove something for good, with all that was derived from it, and what waits to be kept of it."""
         what.check(scope)

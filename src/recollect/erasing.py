@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from recollect.model.scope import Scope
 from recollect.models.cached_embedder import CachedEmbedder
 from recollect.read.again import Again
 from recollect.remember import Learning
-from recollect.upkeep import erase, spilled
+from recollect.upkeep import erase, forgetting, spilled
 from recollect.write.deps import Deps
 
 _log = logging.getLogger("recollect")
@@ -71,7 +72,7 @@ class Erasing:
         """Erase it in the ledger, the index, the caches and the spill folder; the receipt tells of each."""
         receipt = await erase.erase(
             scope,
-            what,
+            await self._with_repetitions(scope, what),
             ledger=self._means.ledger,
             index=self._means.index,
             by=self._learning.redacting.by(by),
@@ -81,6 +82,16 @@ class Erasing:
         )
         await self._make_anew(receipt)
         return receipt
+
+    async def _with_repetitions(self, scope: Scope, what: Erase) -> Erase:
+        """Return what to erase with other turns that say the same: erased with a turn, forgotten with a memory."""
+        records = await self._means.ledger.get(Scope(scope.user), [what.id]) if what.id else []
+        if not records:
+            return what
+        found = await forgetting.related(records, ledger=self._means.ledger)
+        turns = tuple(each.id for each in found if each.category is Category.TURN)
+        is_turn = records[0].category is Category.TURN
+        return replace(what, also=turns) if is_turn else replace(what, hide=turns)
 
     async def replay(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
         """Do those erasures again that this ledger does not know of."""

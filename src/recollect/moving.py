@@ -58,6 +58,8 @@ class Moving:
             raise QuotaReached(f"{error}; the {done:,} lines before are imported, and of the next none is") from None
         for session in read.sessions:
             await exported.put_session(session, ledger=self._ledger, redacting=self._learning.redacting, by=by)
+        for owner, found in read.tombstones:
+            await self._ledger.put_tombstones(owner, found)
         return told
 
     async def import_records(

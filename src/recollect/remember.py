@@ -35,6 +35,7 @@ from recollect.write.learn import BY, ExtractionConfig, Learned, learn_from
 from recollect.write.listen import listen, names_turns
 from recollect.write.modes import mode_named
 from recollect.write.passed_over import passed_over, with_range, without_first
+from recollect.write.resent import without_forgotten
 from recollect.write.screening.given import Redacting
 from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
 from recollect.write.unsourced import without_sources
@@ -107,6 +108,7 @@ async def remember(
         given_at = now()
     with span("recollect.listen"):
         turns, redacted = heard(scope, messages, habits.redacting)
+        turns = await without_forgotten(scope.user, turns, means.ledger)
     if not turns:
         return Appended()
     with span("recollect.embed"):

@@ -23,8 +23,8 @@ from recollect.ledger.replies import Replies
 from recollect.ledger.responses import Responses
 from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
 from recollect.model.ids import new_id
-from recollect.model.memory import Category, MemoryRecord, Status
-from recollect.model.query import Listing
+from recollect.model.memory import MemoryRecord
+from recollect.model.query import EVERYTHING, Listing
 from recollect.model.remembered import Remembered
 from recollect.model.result import Page, Recalled, SearchResult
 from recollect.model.scope import Scope
@@ -44,7 +44,7 @@ from recollect.read.spending import OnAccount, Spending
 from recollect.recall import Finders, Habits, Recall, Search
 from recollect.remember import Learning, NewMemory
 from recollect.shared.news import News
-from recollect.upkeep import reembed, review
+from recollect.upkeep import forgetting, reembed, review
 from recollect.upkeep import undo as undoing
 from recollect.upkeep.chores import Housekeeping
 from recollect.upkeep.worker import Patience
@@ -60,11 +60,6 @@ _log = logging.getLogger("recollect")
 _CALM_S = 0.5
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500
-
-
-def _speaks_for_few(record: MemoryRecord) -> bool:
-    """Whether it was learned from words, and does not sum up many of them."""
-    return record.category not in (Category.EPISODE, Category.SUMMARY)
 
 
 class Service:
@@ -202,36 +197,38 @@ class Service:
     ) -> Outcome:
         """Take a memory out of recall; undo or restore brings it back.
 
-        With it go the turns it was learned from: else they would go on saying it. One undo brings all of them back.
+        With it goes whatever would go on saying it: the turns a memory was learned from, what was learned from a turn
+        alone, and the assistant's repetitions. One undo brings all of them back.
         """
         changes = [Forget(id, expected_version)]
         if sources:
             record = await self.get(scope, id)
-            said = await self._ledger.get(scope, record.evidence) if record.evidence else []
-            changes += [
-                Forget(turn.id)
-                for turn in said
-                if turn.category is Category.TURN
-                and turn.status is Status.ACTIVE
-                and _speaks_for_few(record)
-                # Nothing of a project goes with what somebody keeps in another one.
-                and record.scope.project in ("", turn.scope.project)
-            ]
-        return (await self._ledger.apply(scope, changes, by=self._redacting.by(by))).outcomes[0]
+            changes += [Forget(each.id) for each in await forgetting.related([record], ledger=self._ledger)]
+        applied = await self._ledger.apply(scope, changes, by=self._redacting.by(by))
+        self.care.threads.forget(scope.user)
+        return applied.outcomes[0]
 
     async def restore(self, scope: Scope, id: str, *, by: By) -> Outcome:
         """Make a forgotten or superseded memory active again; one that waited for review waits again."""
         record = await self.get(scope, id)
-        return await review.restore(scope, record, by=self._redacting.by(by), ledger=self._ledger)
+        restored = await review.restore(scope, record, by=self._redacting.by(by), ledger=self._ledger)
+        self.care.threads.forget(scope.user)
+        return restored
 
     async def forget_all(self, scope: Scope, listing: Listing, *, by: By) -> int:
-        """Forget everything of a listing; gives how many."""
+        """Forget everything of a listing with whatever would go on saying it; return how many it had."""
+        await self.care.bring_in_spilled(scope.user)
         count = 0
         listing = replace(listing, limit=_FORGET_BATCH, cursor=None)
         by = replace(self._redacting.by(by), batch=new_id())
+        is_whole = listing.filter == EVERYTHING
         while page := await self._ledger.find(scope, listing):
-            await self._ledger.apply(scope, [Forget(record.id) for record in page], by=by)
+            goes_too: list[MemoryRecord] = []
+            if not is_whole or scope != Scope(scope.user):
+                goes_too = await forgetting.related(page.records, ledger=self._ledger, whole=is_whole)
+            await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *goes_too)], by=by)
             count += len(page)
+        self.care.threads.forget(scope.user)
         return count
 
     async def undo(
@@ -245,6 +242,7 @@ class Service:
         outcomes = await undoing.undo(
             scope, entry_id, ledger=self._ledger, by=self._redacting.by(by), anyones=anyones
         )
+        self.care.threads.forget(scope.user)
         await self._embed_missing(scope.user)
         return outcomes
 

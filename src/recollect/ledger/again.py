@@ -5,7 +5,7 @@ Pure, so that every ledger decides alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -29,13 +29,21 @@ class Sifted:
 
 
 def sift(
-    scope: Scope, turns: Sequence[Turn], *, known: Mapping[str, MemoryRecord], erasures: Sequence[Erasure]
+    scope: Scope,
+    turns: Sequence[Turn],
+    *,
+    known: Mapping[str, MemoryRecord],
+    erasures: Sequence[Erasure],
+    resent: Collection[str] = (),
 ) -> Sifted:
-    """Tell turns apart, by the memories of their ids and by what was erased of the user since they were given."""
+    """Tell turns apart, by the memories of their ids and by what was erased of the user since they were given.
+
+    `resent` are the ids of those that match a tombstone.
+    """
     there = {turn.id: _as_kept(scope, known[turn.id]) for turn in turns if turn.id in known}
     # One of the future was made while a clock was wrong: it must not keep out what is said until then.
     erasures = [erasure for erasure in erasures if erasure.at <= now() + _SKEW]
-    gone = {id for erasure in erasures for id in erasure.ids}
+    gone = {id for erasure in erasures for id in erasure.ids}.union(resent)
     covered = any(_covers(erasure, scope) for erasure in erasures)
     new = [n for n, turn in enumerate(turns) if turn.id not in there and turn.id not in gone and not covered]
     return Sifted(there, new)

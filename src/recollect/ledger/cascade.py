@@ -138,8 +138,13 @@ def _is_among(value: Any, ids: Collection[str]) -> bool:
     return isinstance(value, str) and value in ids
 
 
-def cascade(links: Mapping[str, Link], seeds: Collection[str], *, with_older: bool) -> Cascade:
-    """All that goes with the seeds; `with_older` takes the versions they superseded along."""
+def cascade(
+    links: Mapping[str, Link], seeds: Collection[str], *, with_older: bool, hide: Collection[str] = ()
+) -> Cascade:
+    """All that goes with the seeds; `with_older` takes the versions they superseded along.
+
+    The turns to `hide` are forgotten, unless they go.
+    """
     asked = {id for id in seeds if id in links}
     if with_older:
         asked |= _older(links, asked)
@@ -151,6 +156,8 @@ def cascade(links: Mapping[str, Link], seeds: Collection[str], *, with_older: bo
     result.stays = tuple(sorted(source for source in cited if source in links and source not in gone))
     if with_older:
         result.hidden = tuple(id for id in result.stays if _says(links, links[id], asked))
+    others = (id for id in hide if id in links and id not in gone and links[id].status == Status.ACTIVE)
+    result.hidden = tuple(dict.fromkeys((*result.hidden, *others)))
     _close_gaps(links, result)
     return result
 

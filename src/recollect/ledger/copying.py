@@ -73,7 +73,7 @@ async def copy_in(engine: Engine, source: Path, told: Told) -> None:
     kinds = _tables_of(source)
 
     async def body(tx: Tx) -> None:
-        if any([await _count(tx, name) for name in ("users", "memories", "erasures", "api_keys")]):
+        if any([await _count(tx, name) for name in ("users", "memories", "erasures", "api_keys", "tombstones")]):
             raise Conflict("the database is not empty: restore into a new one")
         for name in _PUT_DOWN_AT_ONCE:
             await tx.run(f"DELETE FROM {name}", {})
@@ -144,8 +144,11 @@ def _adding(name: str, table: Table, rows: Sequence[Row]) -> Callable[[Tx], Coro
         # Numbers that the database would give itself are kept: rows name each other by them.
         kept = "OVERRIDING SYSTEM VALUE " if table.numbered and tx.dialect.name == "postgres" else ""
         values = ", ".join(f":c{n}" for n in range(len(table.columns)))
+        # A new ledger has a secret of its own; the tombstones are of the one they were copied with.
+        replaced = " ON CONFLICT (name) DO UPDATE SET value = excluded.value" if name == "meta" else ""
         if params:
-            await tx.many(f'INSERT INTO "{name}" ({_listed(table.columns)}) {kept}VALUES ({values})', params)
+            columns = _listed(table.columns)
+            await tx.many(f'INSERT INTO "{name}" ({columns}) {kept}VALUES ({values}){replaced}', params)
 
     return add
 

@@ -25,6 +25,7 @@ from recollect.ledger.memory_keys import MemoryKeys
 from recollect.ledger.memory_models import MemoryModels
 from recollect.ledger.memory_responses import MemoryResponses, drop_inside, drop_mentioned
 from recollect.ledger.memory_rows import User
+from recollect.ledger.memory_tombstones import MemoryTombstones
 from recollect.ledger.plan import Revert
 from recollect.model.change import Applied, By, Change, Forget, Restore, Update
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt, Remade, Target, user_digest
@@ -35,7 +36,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, MemoryModels):
+class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, MemoryModels, MemoryTombstones):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     on_change: Callable[[str], None]
@@ -45,6 +46,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
         MemoryKeys.__init__(self)
         MemoryFeeds.__init__(self)
         MemoryModels.__init__(self)
+        MemoryTombstones.__init__(self)
         self._erasures: dict[str, Erasure] = {}
         # Where the epoch goes on for a user of whom all was erased, by digest.
         self._epochs: dict[str, int] = {}
@@ -66,7 +68,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             target=what.target,
             project=scope.project if what.target in (Target.PROJECT, Target.SESSION) else "",
             session=scope.session if what.target is Target.SESSION else "",
-            ids=(what.id,) if what.id else (),
+            ids=(what.id, *what.also) if what.id else (),
         )
         receipt = self._erase(scope, what, noted, by)
         self.on_change(scope.user)
@@ -78,9 +80,9 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             counts = self._erase_user(scope.user, user, noted)
             return _receipt(scope, what, noted, counts)
         links = _links(user)
-        result = cascade(
-            links, seeds_of(links, scope, what.target, noted.ids), with_older=what.target is Target.MEMORY
-        )
+        seeds = seeds_of(links, scope, what.target, noted.ids)
+        result = cascade(links, seeds, with_older=what.target is Target.MEMORY, hide=what.hide)
+        self._bury_erased(scope.user, user, result.gone)
         counts = _remove(user, result.gone)
         counts["replies"] += self._drop_answers(scope.user, result.gone)
         by_id = what.target in (Target.TURN, Target.MEMORY)
@@ -100,6 +102,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
         return replace(receipt, remade=(*result.remade, *blanked), stays=stays, hidden=result.hidden)
 
     def _erase_user(self, name: str, user: User, noted: Erasure) -> dict[str, int]:
+        self._bury_erased(name, user, user.rows)
         counts = _counted([row.record for row in user.rows.values()])
         counts |= {
             "vectors": sum(len(row.vectors) for row in user.rows.values()),
@@ -185,6 +188,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             old = [each.id for each in records if each.status is Status.FORGOTTEN and each.updated_at < before]
             if old:
                 gone = older_than(_links(user), old)
+                self._bury_erased(name, user, gone, purged=True)
                 total.update(_remove(user, gone), replies=self._drop_answers(name, gone))
                 user.epoch += 1
         return Cleared("ledger", dict(total))

@@ -45,7 +45,8 @@ class MemoryTurns(MemoryErasing):
         rows = self._user(scope.user).rows
         known = {turn.id: rows[turn.id].record for turn in turns if turn.id in rows}
         erased = [each for each in await self.erasures(given_at) if each.user == user_digest(scope.user)]
-        sifted = sift(scope, turns, known=known, erasures=erased)
+        resent = self._resent_turns(scope.user, turns, given_at)
+        sifted = sift(scope, turns, known=known, erasures=erased, resent=resent)
         if not sifted.new:
             return Appended(tuple(sifted.there.values()))
         placed = self._placed(scope, [turns[n] for n in sifted.new], [vectors[n] for n in sifted.new], by=by)

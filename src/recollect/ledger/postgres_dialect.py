@@ -67,6 +67,8 @@ class PostgresDialect:
         "real": "DOUBLE PRECISION",
         "bytes": "BYTEA",
         "clustered": "",
+        # Available without an extension, and as unpredictable.
+        "random_hex": "replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')",
         "by_row": "",
         "pass_over": "FOR UPDATE OF u SKIP LOCKED",
         "hold_row": "FOR NO KEY UPDATE",

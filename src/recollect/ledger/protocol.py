@@ -17,6 +17,7 @@ from recollect.ledger.keys import Keys
 from recollect.ledger.model_states import ModelStates
 from recollect.ledger.replies import Replies
 from recollect.ledger.responses import Responses
+from recollect.ledger.tombstones import Tombstones
 from recollect.model.change import Applied, By, Change, Entry, Once
 from recollect.model.effect import Effect
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt
@@ -96,7 +97,7 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Protocol):
+class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Protocol):
     """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk.
 
     `on_change` is called with the user once something of theirs has changed.

@@ -20,6 +20,7 @@ class SqliteDialect:
         "real": "REAL",
         "bytes": "BLOB",
         "clustered": "WITHOUT ROWID",
+        "random_hex": "lower(hex(randomblob(32)))",
         # Rows named by their number are looked up by it: an index on the user would read all that user has.
         "by_row": "NOT INDEXED",
         # There is one writer at a time, so nobody is in the way.

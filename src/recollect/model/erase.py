@@ -10,6 +10,9 @@ made from it, and cannot. These are the rules, the same in every store:
 - A memory that is erased by its id goes with the older versions it superseded: they speak of the same thing. What it
   was learned from stays, and is told of in `stays`; erase that too if it has to go. The turns among it are forgotten,
   as if the memory had been, and told of in `hidden`: recall would find them saying the same.
+- Copies of an erased turn in its session, and the next answer if it repeats what went, are erased with the turn, or
+  forgotten with the memory.
+- Erased and forgotten turns leave a tombstone (`recollect.model.tombstone`), so that they are not learned from again.
 - What was superseded by something erased along with its source comes back: what took its place never was.
 - Nobody else's rows are ever touched.
 """
@@ -56,6 +59,9 @@ class Erase:
 
     target: Target
     id: str = ""
+    # Further turns that say the same: those to erase, and those to forget.
+    also: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         checked_id(self.id, name="id")

@@ -24,6 +24,7 @@ from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.text import checked_id
 from recollect.model.times import as_utc
+from recollect.model.tombstone import TombstoneSet
 from recollect.model.turn import Conversation
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.movein.fit import Fit
@@ -32,7 +33,7 @@ from recollect.movein.registry import check_readable, reader, recognised
 from recollect.movein.sessions import Ended, settle
 from recollect.movein.source import Source
 from recollect.movein.terms import NAMED, MovedIn, Terms
-from recollect.upkeep.exported import SESSION, put_session, read_session, read_vector
+from recollect.upkeep.exported import SESSION, TOMBSTONES, put_session, read_session, read_tombstones, read_vector
 from recollect.upkeep.transfer import Imported, read_line, sift, write
 from recollect.write.room import Room
 from recollect.write.screening.given import Redacting
@@ -86,6 +87,8 @@ async def move_in(
         await settle(tally.ended(), terms, ledger=ledger, by=by)
         for stood in () if terms.dry_run else tally.stood:
             await put_session(stood, ledger=ledger, redacting=redacting, by=by)
+        for owner, found in () if terms.dry_run else tally.tombstones:
+            await ledger.put_tombstones(owner, found)
         for left in source.left:
             tally.leave(left, refused=True)
     finally:
@@ -108,6 +111,7 @@ class Tally:
     def __init__(self, kind: str, terms: Terms, model: EmbeddingModel) -> None:
         self.told = Imported()
         self.stood: list[Conversation] = []
+        self.tombstones: list[tuple[str, TombstoneSet]] = []
         self._model = model
         self._vectors: dict[tuple[str, str], Vector] = {}
         self._where: dict[str, str] = {}
@@ -145,6 +149,10 @@ class Tally:
         try:
             if isinstance(item, Line) and isinstance(item.told, dict) and item.told.get("kind") == SESSION:
                 self.stood.append(read_session(item.told, user=self._terms.owner(item.told.get("user_id"))))
+                return []
+            if isinstance(item, Line) and isinstance(item.told, dict) and item.told.get("kind") == TOMBSTONES:
+                owner = self._terms.owner(item.told.get("user_id"))
+                self.tombstones.append(read_tombstones(item.told, user=owner))
                 return []
             record = self._record(item)
             if isinstance(item, Line) and (vector := read_vector(item.told, self._model)) is not None:

@@ -24,7 +24,7 @@ pytest.register_assert_rewrite(
             "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
             "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
             "effects", "usage", "evidence", "erase", "erase_again", "responses", "response_erase", "keys", "feeds",
-            "models",
+            "models", "tombstones",
         )
     )
 )  # fmt: skip
@@ -52,6 +52,7 @@ from recollect.testing.suite_responses import ResponseSuite
 from recollect.testing.suite_said import SaidSuite
 from recollect.testing.suite_samples import MODEL, Open
 from recollect.testing.suite_scopes import ScopeSuite
+from recollect.testing.suite_tombstones import TombstoneSuite
 from recollect.testing.suite_traits import TraitSuite
 from recollect.testing.suite_turn_taking import TurnTakingSuite
 from recollect.testing.suite_turns import TurnSuite
@@ -94,6 +95,7 @@ class LedgerSuite(
     KeySuite,
     FeedSuite,
     ModelSuite,
+    TombstoneSuite,
 ):
     """Everything a ledger promises."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import as_utc
+from recollect.model.tombstone import TombstoneSet
 from recollect.model.turn import Conversation
 from recollect.models.embedding import EmbeddingModel
 from recollect.upkeep.transfer import read_line, whole
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 PAGE = 500
 # What a line calls itself that is no memory.
 SESSION = "session"
+TOMBSTONES = "tombstones"
+_MAX_KEYS = 16
+_HEX = re.compile("[0-9a-f]{32,64}")
 
 
 async def export(
@@ -53,6 +58,30 @@ async def export(
     if sessions:
         async for line in _sessions(scope, ledger=ledger):
             yield line
+    if sessions and scope == Scope(scope.user):
+        async for line in _tombstones(scope.user, ledger=ledger):
+            yield line
+
+
+async def _tombstones(user: str, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
+    """Yield the digests of forgotten and erased turns, with the keys of this user that they were made with."""
+    found = await ledger.tombstones(user)
+    digests = sorted((digest, at.isoformat()) for digest, at in found.digests.items())
+    for start in range(0, len(digests), PAGE):
+        some = dict(digests[start : start + PAGE])
+        yield {"kind": TOMBSTONES, "user_id": user, "keys": list(found.keys), "digests": some}
+
+
+def read_tombstones(line: Mapping[str, Any], *, user: str | None = None) -> tuple[str, TombstoneSet]:
+    """Return whose tombstones a line has, and the tombstones; `user` takes the place of the one it names."""
+    owner = Scope(user or line.get("user_id") or "").user
+    keys, digests = line.get("keys"), line.get("digests")
+    if not owner or not isinstance(keys, list) or len(keys) > _MAX_KEYS or not isinstance(digests, Mapping):
+        raise InvalidInput(f"tombstones need a user_id, a list of up to {_MAX_KEYS} keys and an object of digests")
+    if not all(isinstance(each, str) and _HEX.fullmatch(each) for each in (*keys, *digests)):
+        raise InvalidInput("keys and digests of tombstones must be hexadecimal, of 32 to 64 digits")
+    times = {digest: as_utc(at, name="digests") for digest, at in digests.items()}
+    return owner, TombstoneSet(tuple(keys), times)
 
 
 async def _sessions(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
@@ -140,11 +169,12 @@ def _invocations(told: Conversation, held: Conversation, redacting: Redacting) -
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What some lines stand for: memories, those of their vectors that can be used, and how sessions stood."""
+    """What some lines stand for: memories, their usable vectors, how sessions stood, and users' tombstones."""
 
     records: tuple[MemoryRecord, ...]
     vectors: Mapping[str, Vector]
     sessions: tuple[Conversation, ...]
+    tombstones: tuple[tuple[str, TombstoneSet], ...] = ()
 
 
 def read_lines(
@@ -154,10 +184,14 @@ def read_lines(
     records: list[MemoryRecord] = []
     vectors: dict[str, Vector] = {}
     sessions: list[Conversation] = []
+    tombstones: list[tuple[str, TombstoneSet]] = []
     for number, line in enumerate(lines, done + 1):
         try:
             if isinstance(line, Mapping) and line.get("kind") == SESSION:
                 sessions.append(read_session(line, user=user))
+                continue
+            if isinstance(line, Mapping) and line.get("kind") == TOMBSTONES:
+                tombstones.append(read_tombstones(line, user=user))
                 continue
             record = read_line(line, user=user)
             records.append(record)
@@ -165,4 +199,4 @@ def read_lines(
                 vectors[record.id] = vector
         except InvalidInput as error:
             raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
-    return Lines(tuple(records), vectors, tuple(sessions))
+    return Lines(tuple(records), vectors, tuple(sessions), tuple(tombstones))

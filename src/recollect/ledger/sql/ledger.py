@@ -27,6 +27,7 @@ from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.model_states import SqlModelStates
 from recollect.ledger.sql.postings import PostingCache
 from recollect.ledger.sql.replies import SqlReplies
+from recollect.ledger.sql.tombstones import SqlTombstones, bury_forgotten, is_filled
 from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, whose
 from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobs
 from recollect.ledger.terms import TERMS_RULES
@@ -55,7 +56,7 @@ _QUICK_COLD = 1000
 _USERS_AT_ONCE = 50
 
 
-class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelStates):
+class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelStates, SqlTombstones):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
@@ -73,6 +74,8 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
             await migrate(engine)
             if await engine.read(upkeep.terms_version, of=NOBODY, quick=True) != TERMS_RULES:
                 await ledger.rebuild_terms()
+            if not await engine.read(is_filled, of=NOBODY, quick=True):
+                await engine.write(bury_forgotten, of=EVERYONE)
         except BaseException:
             await engine.close()
             raise

@@ -16,6 +16,7 @@ from recollect.ledger.sql.conversations import session_params
 from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
 from recollect.ledger.sql.memories import by_ids
+from recollect.ledger.sql.tombstones import resent_turns
 from recollect.ledger.sql.tx import Tx, one
 from recollect.model.change import Add, By
 from recollect.model.ids import new_id
@@ -63,7 +64,9 @@ async def append(
 
 async def _sifted(tx: Tx, scope: Scope, turns: Sequence[Turn], given_at: datetime) -> Sifted:
     known = await by_ids(tx, scope, [turn.id for turn in turns])
-    return sift(scope, turns, known=known, erasures=await erasures(tx, given_at, user=scope.user))
+    erased = await erasures(tx, given_at, user=scope.user)
+    resent = await resent_turns(tx, scope.user, turns, given_at)
+    return sift(scope, turns, known=known, erasures=erased, resent=resent)
 
 
 async def _placed(tx: Tx, writer: Writer, owner: Owner, scope: Scope, new: NewTurns, *, by: By) -> tuple[Turn, ...]:

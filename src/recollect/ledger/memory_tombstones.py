@@ -1,0 +1,63 @@
+"""Tombstones as the ledger in memory has them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from recollect.ledger.memory_rows import User
+from recollect.ledger.plan import Plan
+from recollect.ledger.tombstones import burials_of, resent, said_in
+from recollect.model.memory import Category
+from recollect.model.times import now
+from recollect.model.tombstone import TombstoneSet, id_digest, new_secret, text_digest, user_key
+from recollect.model.turn import Turn
+
+
+class MemoryTombstones:
+    """Digests by user, with the time at which each was forgotten."""
+
+    def __init__(self) -> None:
+        self._secret = new_secret()
+        self._tombstones: defaultdict[str, dict[str, datetime]] = defaultdict(dict)
+        self._imported_keys: defaultdict[str, set[str]] = defaultdict(set)
+
+    async def tombstoned(self, user: str, said: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        buried, keys = self._tombstones.get(user, {}), self._tombstone_keys(user)
+        return frozenset(each for each in said if any(text_digest(key, *each) in buried for key in keys))
+
+    async def has_tombstones(self, user: str) -> bool:
+        return bool(self._tombstones.get(user))
+
+    async def tombstones(self, user: str) -> TombstoneSet:
+        buried = self._tombstones.get(user)
+        return TombstoneSet(tuple(self._tombstone_keys(user)), dict(buried)) if buried else TombstoneSet()
+
+    async def put_tombstones(self, user: str, found: TombstoneSet) -> None:
+        self._imported_keys[user] |= set(found.keys) - {user_key(self._secret, user)}
+        self._tombstones[user] |= found.digests
+
+    def _write_burials(self, user: str, planned: Plan) -> None:
+        """Add the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
+        found, key = burials_of(planned), user_key(self._secret, user)
+        for said in found.raised if self._tombstones.get(user) else ():
+            for each in self._tombstone_keys(user):
+                self._tombstones[user].pop(text_digest(each, *said), None)
+        for said in found.buried:
+            self._tombstones[user][text_digest(key, *said)] = planned.at
+
+    def _bury_erased(self, name: str, user: User, ids: Collection[str], *, purged: bool = False) -> None:
+        """Add the tombstones of turns that are about to be erased; the texts of purged ones were buried before."""
+        key, at = user_key(self._secret, name), now()
+        for id in ids:
+            if id in user.rows and user.rows[id].record.category is Category.TURN:
+                text = () if purged else (text_digest(key, *said_in(user.rows[id].record)),)
+                self._tombstones[name] |= dict.fromkeys((*text, id_digest(key, id)), at)
+
+    def _resent_turns(self, user: str, turns: Sequence[Turn], given_at: datetime) -> set[str]:
+        buried = self._tombstones.get(user, {})
+        return resent(turns, self._tombstone_keys(user), buried, given_at=given_at) if buried else set()
+
+    def _tombstone_keys(self, user: str) -> list[str]:
+        return [user_key(self._secret, user), *sorted(self._imported_keys[user])]

@@ -1,0 +1,164 @@
+"""Tombstones in SQL. Their `user_id` is a digest, so that they outlive the erasure of a user without the name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from recollect.ledger.plan import Plan
+from recollect.ledger.sql.migrate import meta, set_meta
+from recollect.ledger.sql.tx import Engine, Tx
+from recollect.ledger.tombstones import burials_of, resent
+from recollect.model.erase import user_digest
+from recollect.model.times import from_micros, now, to_micros
+from recollect.model.tombstone import TombstoneSet, digests_of, id_digest, text_digest, user_key
+from recollect.model.turn import Turn
+
+_ROW = "tombstone_secret"
+_FILLED = "tombstones_filled"
+_PAGE = 1000
+
+
+async def write_burials(tx: Tx, user: str, planned: Plan) -> None:
+    """Write the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
+    found = burials_of(planned)
+    if found.raised and (keys := await _keys(tx, user)):
+        digests = [text_digest(key, *said) for said in found.raised for key in keys]
+        await tx.run(
+            f"DELETE FROM tombstones WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
+            {"user": user_digest(user), "digests": digests},
+        )
+    if found.buried:
+        key = await _own_key(tx, user)
+        await _put(tx, user, [text_digest(key, *said) for said in found.buried], planned.at)
+
+
+async def bury_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool = False) -> None:
+    """Write the tombstones of turns that are about to be erased: of their ids and, unless purged, of their texts.
+
+    The texts of purged turns were buried when they were forgotten.
+    """
+    key, at, ordered = await _own_key(tx, user), now(), sorted(ids)
+    for start in range(0, len(ordered), _PAGE):
+        rows = await tx.rows(
+            "SELECT t.id, t.role, m.content FROM turns t JOIN memories m ON m.user_id = t.user_id AND m.id = t.id "
+            f"WHERE t.user_id = :user AND {tx.dialect.among('t.id', 'ids')}",
+            {"user": user, "ids": ordered[start : start + _PAGE]},
+        )
+        texts = [] if purged else [text_digest(key, role, content) for _, role, content in rows]
+        await _put(tx, user, [*texts, *(id_digest(key, id) for id, _, _ in rows)], at)
+
+
+async def bury_user(tx: Tx, user: str) -> None:
+    """Write the tombstones of all turns of a user who is about to be erased."""
+    rows = await tx.rows("SELECT id FROM turns WHERE user_id = :user", {"user": user})
+    await bury_erased(tx, user, [id for (id,) in rows])
+
+
+async def bury_forgotten(tx: Tx) -> None:
+    """Write the tombstones of turns that were forgotten before there were any, once for a ledger."""
+    rows = await tx.rows(
+        "SELECT t.user_id, t.role, m.content, m.updated_at FROM turns t "
+        "JOIN memories m ON m.user_id = t.user_id AND m.id = t.id WHERE m.status = 'forgotten'",
+        {},
+    )
+    for user, role, content, at in rows:
+        await _put(tx, user, [text_digest(await _own_key(tx, user), role, content)], from_micros(at))
+    await set_meta(tx, _FILLED, "yes")
+
+
+async def is_filled(tx: Tx) -> bool:
+    """Return whether turns that were forgotten before there were tombstones have theirs."""
+    return await meta(tx, _FILLED) is not None
+
+
+async def resent_turns(tx: Tx, user: str, turns: Sequence[Turn], given_at: datetime) -> set[str]:
+    """Return the ids of turns that must not be appended: they were given before the same words were forgotten."""
+    keys = await _keys(tx, user)
+    if not keys:
+        return set()
+    digests = {digest for turn in turns for part in digests_of(keys, turn) for digest in part}
+    return resent(turns, keys, await _buried(tx, user, digests), given_at=given_at)
+
+
+async def tombstoned(tx: Tx, user: str, said: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return those of some messages that match a tombstone."""
+    keys = await _keys(tx, user)
+    digests = {each: {text_digest(key, *each) for key in keys} for each in said} if keys else {}
+    found = await _buried(tx, user, set().union(*digests.values())) if digests else {}
+    return frozenset(each for each, own in digests.items() if own & found.keys())
+
+
+async def has_tombstones(tx: Tx, user: str) -> bool:
+    """Return whether the user has any tombstone."""
+    return bool(await tx.rows("SELECT 1 FROM tombstones WHERE user_id = :user LIMIT 1", {"user": user_digest(user)}))
+
+
+async def tombstones(tx: Tx, user: str) -> TombstoneSet:
+    """Return all tombstones of the user with their keys."""
+    rows = await tx.rows(
+        "SELECT digest, forgotten_at FROM tombstones WHERE user_id = :user ORDER BY digest",
+        {"user": user_digest(user)},
+    )
+    return TombstoneSet(tuple(await _keys(tx, user)), {digest: from_micros(at) for digest, at in rows})
+
+
+async def put_tombstones(tx: Tx, user: str, found: TombstoneSet) -> None:
+    """Add tombstones and the keys they were made with, unless they are this ledger's own."""
+    own = await _own_key(tx, user)
+    await tx.many(
+        'INSERT INTO tombstone_keys (user_id, "key") VALUES (:user, :key) ON CONFLICT (user_id, "key") DO NOTHING',
+        [{"user": user_digest(user), "key": key} for key in found.keys if key != own],
+    )
+    for digest, at in found.digests.items():
+        await _put(tx, user, [digest], at)
+
+
+async def _buried(tx: Tx, user: str, digests: Collection[str]) -> dict[str, datetime]:
+    rows = await tx.rows(
+        "SELECT digest, forgotten_at FROM tombstones "
+        f"WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
+        {"user": user_digest(user), "digests": list(digests)},
+    )
+    return {digest: from_micros(at) for digest, at in rows}
+
+
+async def _keys(tx: Tx, user: str) -> list[str]:
+    """Return the keys of the user's tombstones: the ledger's own first, then imported ones; none without any."""
+    rows = await tx.rows(
+        "SELECT 0, value FROM meta WHERE name = :secret AND EXISTS (SELECT 1 FROM tombstones WHERE user_id = :user) "
+        'UNION ALL SELECT 1, "key" FROM tombstone_keys WHERE user_id = :user ORDER BY 1',
+        {"secret": _ROW, "user": user_digest(user)},
+    )
+    return [value if imported else user_key(value, user) for imported, value in rows]
+
+
+async def _own_key(tx: Tx, user: str) -> str:
+    rows = await tx.rows("SELECT value FROM meta WHERE name = :secret", {"secret": _ROW})
+    return user_key(rows[0][0], user)
+
+
+async def _put(tx: Tx, user: str, digests: Collection[str], at: datetime) -> None:
+    await tx.many(
+        "INSERT INTO tombstones (user_id, digest, forgotten_at) VALUES (:user, :digest, :at) "
+        "ON CONFLICT (user_id, digest) DO UPDATE SET forgotten_at = excluded.forgotten_at",
+        [{"user": user_digest(user), "digest": digest, "at": to_micros(at)} for digest in sorted(set(digests))],
+    )
+
+
+class SqlTombstones:
+    """Recognises what was forgotten or erased, on some engine."""
+
+    _engine: Engine
+
+    async def tombstoned(self, user: str, said: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        return await self._engine.read(lambda tx: tombstoned(tx, user, said), of=user)
+
+    async def has_tombstones(self, user: str) -> bool:
+        return await self._engine.read(lambda tx: has_tombstones(tx, user), of=user, quick=True)
+
+    async def tombstones(self, user: str) -> TombstoneSet:
+        return await self._engine.read(lambda tx: tombstones(tx, user), of=user)
+
+    async def put_tombstones(self, user: str, found: TombstoneSet) -> None:
+        await self._engine.write(lambda tx: put_tombstones(tx, user, found), of=user)

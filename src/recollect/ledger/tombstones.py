@@ -1,0 +1,82 @@
+"""Which turns a batch of changes buries and which it brings back; pure, so that every ledger decides alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from recollect.ledger.plan import Plan
+from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.tombstone import TombstoneSet, digests_of
+from recollect.model.turn import Role, Turn
+
+
+@dataclass(slots=True)
+class Burials:
+    """The (role, text) of turns that need a tombstone, and of those that lose theirs."""
+
+    buried: list[tuple[str, str]] = field(default_factory=list)
+    raised: list[tuple[str, str]] = field(default_factory=list)
+
+
+def burials_of(planned: Plan) -> Burials:
+    """Return what a plan does to turns: forgotten ones and former wordings are buried, restored ones raised.
+
+    What is said anew raises nothing: the history that was forgotten before it can still be resent.
+    """
+    found = Burials()
+    for record in planned.added.values():
+        if record.category is Category.TURN and record.status is Status.FORGOTTEN:
+            found.buried.append(said_in(record))
+    for id, record in planned.changed.items():
+        before = planned.originals[id]
+        if record.category is not Category.TURN:
+            continue
+        if record.content != before.content and before.status is Status.ACTIVE:
+            found.buried.append(said_in(before))
+        if (record.status, record.content) == (before.status, before.content):
+            continue
+        if record.status is Status.FORGOTTEN:
+            found.buried.append(said_in(record))
+        elif record.status is Status.ACTIVE:
+            found.raised.append(said_in(record))
+    return found
+
+
+def said_in(record: MemoryRecord) -> tuple[str, str]:
+    """Return the role and the text of a turn's memory."""
+    return str(record.detail.get("role", Role.USER)), record.content
+
+
+def resent(
+    turns: Sequence[Turn], keys: Sequence[str], buried: Mapping[str, datetime], *, given_at: datetime
+) -> set[str]:
+    """Return the ids of turns that were given before the same words were forgotten, or that name an erased turn."""
+    found = set()
+    for turn in turns:
+        texts, ids = digests_of(keys, turn)
+        if any(buried[text] > given_at for text in texts & buried.keys()) or ids & buried.keys():
+            found.add(turn.id)
+    return found
+
+
+class Tombstones(Protocol):
+    """Recognises what was forgotten or erased."""
+
+    async def tombstoned(self, user: str, said: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Return those of some messages, as (role, text), that match a forgotten or erased turn of the user."""
+        ...
+
+    async def has_tombstones(self, user: str) -> bool:
+        """Return whether any turn of the user was ever forgotten or erased; cheap, asked with every chat."""
+        ...
+
+    async def tombstones(self, user: str) -> TombstoneSet:
+        """Return all tombstones of the user with their keys, to be put into another ledger."""
+        ...
+
+    async def put_tombstones(self, user: str, found: TombstoneSet) -> None:
+        """Take in tombstones of another ledger, to be recognised by its keys."""
+        ...

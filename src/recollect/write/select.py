@@ -175,7 +175,7 @@ def cut_input(tokens: Sequence[str], at: int) -> TextInput:
 
 def inputs_of(text: str, own: Sequence[Sentence], statements: Sequence[Statement]) -> list[TextInput]:
     """Return the features of each statement of a message."""
-    embedded = _embedder().encode([each.text for each in (*statements, *own)])
+    embedded = _embedder().encode([*(each.text for each in statements), *(each.text for each in own)])
     vectors = embedded[: len(statements)]
     sentence_vectors = dict(zip(map(id, own), embedded[len(statements) :], strict=True))
     places = {id(each): at for at, each in enumerate(own)}

@@ -237,6 +237,18 @@ async def check_jobs(examination: Examination, ledger: Ledger) -> None:
         examination.note("jobs", told)
 
 
+async def check_learning(examination: Examination, settings: Settings) -> None:
+    """Say how a server with these settings learns, and how to have it learn better."""
+    from recollect.http.upstream.learning import WITHOUT_LLM, describe_access
+
+    described = await describe_access(settings)
+    if not described.startswith(WITHOUT_LLM) or settings.learn == "rules":
+        examination.note("learning", described)
+    else:
+        mend = "to learn with an LLM, set llm, or upstream_api_key for the endpoint of the chats"
+        examination.note("learning", described, mend=mend)
+
+
 async def check_llm(examination: Examination, settings: Settings) -> None:
     """Whether the LLM that the settings name answers; nothing is told where they name none."""
     from recollect.wiring import open_chat

@@ -242,11 +242,10 @@ async def check_learning(examination: Examination, settings: Settings) -> None:
     from recollect.http.upstream.learning import WITHOUT_LLM, describe_access
 
     described = await describe_access(settings)
-    if not described.startswith(WITHOUT_LLM) or settings.learn == "rules":
-        examination.note("learning", described)
-    else:
-        mend = "to learn with an LLM, set llm, or upstream_api_key for the endpoint of the chats"
-        examination.note("learning", described, mend=mend)
+    # With a reason it was meant to use the upstream.
+    lacks_access = described.startswith(WITHOUT_LLM) and described != WITHOUT_LLM
+    mend = "set llm, or upstream_api_key for the endpoint that chats are sent to" if lacks_access else ""
+    examination.note("learning", described, mend=mend)
 
 
 async def check_llm(examination: Examination, settings: Settings) -> None:

@@ -77,10 +77,10 @@ class ChatCompletions:
         if not isinstance(messages, list) or not body.has_one("messages") or not all(map(_is_message, messages)):
             # The upstream has its own words for what is wrong with it.
             steering, messages = _without_memory(steering), []
-        model = fields.get("model")
-        exchange = await self._memory.begin(steering, messages, model=model)
+        exchange = await self._memory.begin(steering, messages)
         # Beside the upstream's work, so that nobody waits for the disk; done before the first byte is relayed.
         keeping = self._memory.behind(self._memory.keep_said(exchange)) if exchange.steering.writes else None
+        model = fields.get("model")
         upstream = self._upstreams.of(model if isinstance(model, str) else "")
         changed = {} if exchange.messages is messages else {"messages": exchange.messages}
         if changed or not FIELDS.isdisjoint(fields):

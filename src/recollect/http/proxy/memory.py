@@ -19,13 +19,10 @@ from recollect.http.upstream.protocol import Known
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
 from recollect.model.result import Hit, Recalled
-from recollect.model.text import is_storable
 from recollect.model.times import now
 from recollect.model.turn import Role
 from recollect.recall import Recall
 from recollect.service import Service
-
-_MAX_MODEL_CHARS = 200
 
 
 @dataclass(slots=True)
@@ -35,8 +32,6 @@ class Exchange:
     steering: Steering
     messages: Sequence[Mapping[str, Any]]
     placed: Placed
-    # The model that the request names.
-    model: str = ""
     threads: Threads | None = None
     recalled: Recalled | None = None
     turn_id: str = ""
@@ -78,11 +73,9 @@ class ChatMemory:
         # Held here, or they could be collected before they are done.
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def begin(
-        self, steering: Steering, messages: Sequence[Mapping[str, Any]], *, model: object = ""
-    ) -> Exchange:
+    async def begin(self, steering: Steering, messages: Sequence[Mapping[str, Any]]) -> Exchange:
         """Recall what helps with the last message, and find out where the conversation goes on."""
-        exchange = Exchange(steering, messages, Placed(scope=steering.scope), _model_name(model))
+        exchange = Exchange(steering, messages, Placed(scope=steering.scope))
         if not steering.reads and not steering.writes:
             return exchange
         exchange.standing = self._standing.reason if self._standing else ""
@@ -128,7 +121,7 @@ class ChatMemory:
         messages = [{**each.message, "turn_id": id} for each, id in zip(placed.new, ids, strict=True)]
         # Whoever waited for memory in vain does not wait a second time.
         within_s = 0.0 if exchange.trouble == "timeout" else None
-        kept = await self._keeper.write(placed.scope, messages, within_s=within_s, model=exchange.model)
+        kept = await self._keeper.write(placed.scope, messages, within_s=within_s, model=exchange.steering.model)
         exchange.trouble = exchange.trouble or kept.reason or ""
         if exchange.threads is not None:
             exchange.threads.note(placed, [each.mark for each in placed.new], kept.turns)
@@ -142,7 +135,7 @@ class ChatMemory:
         if placed is None:
             return ""
         message = {"role": Role.ASSISTANT, "content": text, "turn_id": (id := new_id())}
-        kept = await self._keeper.write(placed.scope, [message], model=exchange.model)
+        kept = await self._keeper.write(placed.scope, [message], model=exchange.steering.model)
         if exchange.threads is not None:
             exchange.threads.note(placed, [placed.last], kept.turns)
         return id if kept.safe else ""
@@ -158,9 +151,3 @@ class ChatMemory:
         """Wait for what is under way."""
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _model_name(value: object) -> str:
-    """The model that a request names, if that can be a name."""
-    is_name = isinstance(value, str) and 0 < len(value) <= _MAX_MODEL_CHARS and value.isprintable()
-    return value if is_name and isinstance(value, str) and is_storable(value) else ""

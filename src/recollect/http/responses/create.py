@@ -67,7 +67,7 @@ async def _create(request: Request, asked: Asked) -> None:
         _check_translatable(asked)
     placed = to_messages([*before.items, *asked.items])
     steered = replace(steering, scope=before.scope)
-    exchange = await parts.memory.begin(steered, [each.message for each in placed], model=asked.model)
+    exchange = await parts.memory.begin(steered, [each.message for each in placed])
     turn = _Turn(asked, before, placed, exchange, upstream)
     # In a task of its own: what the user said is kept even if they leave now.
     said = parts.tasks.start(parts.memory.keep_said(exchange))

@@ -21,7 +21,8 @@ HERE = "http://127.0.0.1"
 
 def app_of(home: Path, **settings: Any) -> FastAPI:
     """The real application, with a door that tells who asks and for whom."""
-    app = make_app(load({"home": home, **settings}, environ={}).settings)
+    # Nothing arrives at an upstream but what callers ask for.
+    app = make_app(load({"home": home, "learn_with_upstream": False, **settings}, environ={}).settings)
 
     @app.get("/whoami")
     async def whoami(caller: Asking, user_id: str | None = None, project_id: str | None = None) -> dict[str, Any]:

@@ -271,6 +271,8 @@ def served(home: Path, **more: Any) -> Iterator[World]:
             "database": "memory:",
             "auth": "keys",
             "worker": False,
+            # Only what callers ask for arrives at the endpoint.
+            "learn_with_upstream": False,
             "upstream_url": llm.base_url,
             "agent_llm": "scripted",
             "llm_url": llm.base_url,

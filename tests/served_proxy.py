@@ -32,8 +32,10 @@ class Served:
     """The application, answering on loopback while it runs."""
 
     def __init__(self, home: Path, upstream: str, **settings: Any) -> None:
-        # A loaded machine must not turn a slow search into a chat without memory.
-        chosen = {"home": home, "upstream_url": upstream, "memory_timeout_s": 30.0, "worker": False, **settings}
+        # A loaded machine must not turn a slow search into a chat without memory; and a test of chats sees no
+        # requests but theirs at the upstream.
+        usual = {"memory_timeout_s": 30.0, "worker": False, "learn_with_upstream": False}
+        chosen = {"home": home, "upstream_url": upstream, **usual, **settings}
         self.app = make_app(load(chosen, environ={}).settings)
         self._listening = listen("127.0.0.1", 0)
         self.port = self._listening.port

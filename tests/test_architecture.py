@@ -30,7 +30,7 @@ LAYERS = [
     ["mirror"],
     ["service"],
     ["care", "keyring", "moving", "files"],
-    ["erasing", "reviewing"],
+    ["erasing", "reviewing", "learning_model"],
     ["remember", "recall"],
     ["movein"],
     ["conversation", "upkeep"],

@@ -127,7 +127,7 @@ def test_without_the_header_a_session_is_of_the_user_of_chats(client: TestClient
 
 
 def test_the_headers_of_a_chat_find_its_session(tmp_path: Path) -> None:
-    with ScriptedLLM() as llm, served(tmp_path, upstream_url=llm.base_url) as client:
+    with ScriptedLLM() as llm, served(tmp_path, upstream_url=llm.base_url, learn_with_upstream=False) as client:
         for project in ({}, {"X-Memory-Project": "trip"}):
             headers = {**ZOE, **project}
             body = {"model": "m", "messages": [{"role": "user", "content": "My name is Zoe."}]}
@@ -138,7 +138,7 @@ def test_the_headers_of_a_chat_find_its_session(tmp_path: Path) -> None:
 
 
 def test_a_chat_reads_a_name_as_it_was_sent(tmp_path: Path) -> None:
-    with ScriptedLLM() as llm, served(tmp_path, upstream_url=llm.base_url) as client:
+    with ScriptedLLM() as llm, served(tmp_path, upstream_url=llm.base_url, learn_with_upstream=False) as client:
         body = {"model": "m", "messages": [{"role": "user", "content": "My name is José."}]}
         named = {"X-Memory-User": "José".encode(), "X-Memory-Session": "märz".encode()}
         assert client.post("/v1/chat/completions", json=body, headers=named).status_code == 200

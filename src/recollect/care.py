@@ -17,6 +17,7 @@ from recollect.conversation.thread import Threads
 from recollect.erasing import Erasing, Mirrored
 from recollect.errors import Backlog, RecollectError
 from recollect.index.engine_index import feeder_of, trouble_of
+from recollect.learning_model import LearningModels, affordable, learn_with_model
 from recollect.ledger.allowance import refusal
 from recollect.model.change import By, Outcome
 from recollect.model.effect import Finish, Spent
@@ -72,9 +73,12 @@ class Care(Reviewing):
         most_waiting: int = 1000,
         spill: Path | None = None,
         again: Again | None = None,
+        models: LearningModels | None = None,
     ) -> None:
         super().__init__(means, learning.redacting)
         self._learning = learning
+        # Where jobs learn with models of their own: those of the chats that brought them.
+        self.models = models
         self._house = house or Housekeeping()
         self._most_waiting = most_waiting
         self._looked_at: dict[str, float] = {}
@@ -115,19 +119,21 @@ class Care(Reviewing):
 
     async def _do(self, job: Job) -> Mapping[str, Any]:
         match job.kind:
-            case JobKind.EXTRACT:
-                with counted_extraction():
-                    told = await remember.learn(job, self._means, self._learning)
-                await self.keep_within_quotas(job.scope)
-                return told
-            case JobKind.SUMMARISE:
-                return await afterwards.sum_up(job, await self._affordable(job.scope.user), self._learning.after)
-            case JobKind.CLOSE:
-                if await remember.learn_told(job.scope, self._means, self._learning):
-                    await self.keep_within_quotas(job.scope)
-                return await afterwards.end(job, await self._affordable(job.scope.user), self._learning.after)
+            case JobKind.EXTRACT | JobKind.SUMMARISE | JobKind.CLOSE:
+                return await learn_with_model(job, self._means, self._learning, self.models, self._learn)
             case JobKind.UPKEEP | JobKind.CONSOLIDATE | JobKind.REFLECT:
                 return await self._do_chore(job)
+
+    async def _learn(self, job: Job, means: Deps, learning: Learning) -> Mapping[str, Any]:
+        if job.kind is JobKind.EXTRACT:
+            with counted_extraction():
+                told = await remember.learn(job, means, learning)
+            await self.keep_within_quotas(job.scope)
+            return told
+        if job.kind is JobKind.CLOSE and await remember.learn_told(job.scope, means, learning):
+            await self.keep_within_quotas(job.scope)
+        step = afterwards.end if job.kind is JobKind.CLOSE else afterwards.sum_up
+        return await step(job, await affordable(job.scope.user, means, learning), learning.after)
 
     async def _do_chore(self, job: Job) -> Mapping[str, Any]:
         chore = Chore(job.payload.get("chore", str(job.kind)))
@@ -141,7 +147,7 @@ class Care(Reviewing):
         return report.to_dict()
 
     async def _chore(self, chore: Chore, scope: Scope, run: Run, *, after: datetime | None = None) -> Report:
-        means = await self._affordable(scope.user)
+        means = await affordable(scope.user, self._means, self._learning)
         return await chores.do(
             chore,
             scope,
@@ -153,13 +159,6 @@ class Care(Reviewing):
             chat=means.chat,
             after=after,
         )
-
-    async def _affordable(self, user: str) -> Deps:
-        """What a user's jobs may use: no model once it has had the tokens of this day, nor one that sums up badly."""
-        chat, allowance = self._means.chat, self._learning.allowance
-        if chat is not None and (self._learning.small or await refusal(self._ledger, user, allowance)):
-            return replace(self._means, chat=None)
-        return self._means
 
     @property
     def index_trouble(self) -> str:
@@ -282,7 +281,8 @@ class Care(Reviewing):
 
     async def end_run(self, scope: Scope, run: AgentRun) -> tuple[Outcome, ...]:
         """Keep what an agent's run came to: an episode with goal, steps, outcome and lessons, if it was a task."""
-        return await afterwards.end_run(scope, run, await self._affordable(scope.user), self._learning.after)
+        means = await affordable(scope.user, self._means, self._learning)
+        return await afterwards.end_run(scope, run, means, self._learning.after)
 
     async def vectors_of(self, questions: Sequence[str]) -> list[Vector | None]:
         """The vectors of questions, made at once for several searches; None for each while the embedder is away."""
@@ -340,6 +340,8 @@ class Care(Reviewing):
     async def _let_go(self, receipt: Receipt) -> Receipt:
         self._looked_at.pop(receipt.scope.user, None)
         self.threads.forget(receipt.scope.user)
+        if self.models is not None:
+            self.models.forget(receipt.scope.user)
         self.worker.nudge()
         if self.mirror is None:
             return receipt
@@ -379,7 +381,7 @@ class Care(Reviewing):
 
     async def _stop_working(self) -> None:
         try:
-            if self._means.chat is None:
+            if self._means.chat is None and not (self.models and self.models.is_ready):
                 # Without a model it takes milliseconds, and whoever comes next finds it learned.
                 async with asyncio.timeout(_GRACE_S):
                     await self.worker.work_off(most=_LAST_JOBS)

@@ -17,6 +17,7 @@ from recollect.errors import NotFound, RecollectError
 from recollect.files.files import Files
 from recollect.index.engine_index import nudging
 from recollect.keyring import Keyring
+from recollect.learning_model import LearningModels, with_model_of_chat
 from recollect.ledger.model_states import ModelState
 from recollect.ledger.protocol import Revision
 from recollect.ledger.replies import Replies
@@ -55,8 +56,7 @@ from recollect.write.room import Room
 
 _log = logging.getLogger("recollect")
 
-# What was said is learned from a moment later: nobody waits for an answer beside that work, and what is said by then
-# is learned from with it.
+# Learning starts a moment later, so that it does not compete with the answer and takes in what is said by then.
 _CALM_S = 0.5
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500
@@ -80,6 +80,7 @@ class Service:
         spill: Path | None = None,
         again: Again | None = None,
         news: News | None = None,
+        models: LearningModels | None = None,
     ) -> None:
         self._ledger = finders.ledger
         self.news = news or News()
@@ -111,6 +112,7 @@ class Service:
             most_waiting=most_waiting,
             spill=spill,
             again=again,
+            models=models,
         )
 
     @property
@@ -149,22 +151,24 @@ class Service:
         wait_s: float = 0.0,
         mode: str | None = None,
         given_at: datetime | None = None,
+        model: str = "",
     ) -> Remembered:
         """Keep what was said; what it says is learned behind, or before this returns if it may take so long.
 
-        Messages that name their `turn_id` can come again, and change nothing; `given_at` is when they first came.
+        Messages that name their `turn_id` can come again and change nothing; `given_at` is when they first came,
+        and `model` the one that their chat names.
         """
         await self.care.check_backlog(scope.user)
         await self.room.take(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
         with span("recollect.remember") as traced:
             begun = perf_counter()
+            learning = with_model_of_chat(self._learning, model, self.care.models)
             appended = await remember.remember(
-                scope, messages, self._means, self._learning, by=by, mode=mode, given_at=given_at
+                scope, messages, self._means, learning, by=by, mode=mode, given_at=given_at
             )
             REMEMBER_SECONDS.note(perf_counter() - begun)
             traced.tell({"turns": len(appended.turns), "jobs": len(appended.jobs)})
-        job = next(iter(appended.jobs), None)
-        if job is None:
+        if (job := next(iter(appended.jobs), None)) is None:
             return Remembered(appended.turns, redacted=appended.redacted)
         if wait_s:
             job = await self.care.finished(scope.user, job.id, within_s=wait_s)

@@ -173,7 +173,11 @@ class MemorySettings(BaseModel):
     llm_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for an answer of the LLM.")] = 60.0
     llm_user_tokens_a_day: Annotated[
         int,
-        Field(ge=0, description="Most tokens of the LLM for each user a day; then it goes without. 0 for no limit."),
+        Field(
+            ge=0,
+            description="Most tokens of the LLM for each user a day; then it goes without. 0 for no limit. Unless it "
+            "is set, learning with the upstream (learn_with_upstream) is limited to 100,000.",
+        ),
     ] = 0
     llm_tokens_a_day: Annotated[
         int,

@@ -59,6 +59,13 @@ class ServerSettings(BaseModel):
         ResponsesMode,
         Field(description="Whether it speaks OpenAI's Responses API (native), or only chats (translate)."),
     ] = "auto"
+    learn_with_upstream: Annotated[
+        bool,
+        Field(
+            description="Where no llm is set, learn with the chat's own model at its endpoint, if the server holds a "
+            "key for that or it is on the local network and needs none. A client's own key is never used."
+        ),
+    ] = True
     upstreams: Annotated[
         dict[str, UpstreamSettings],
         BeforeValidator(read_json),

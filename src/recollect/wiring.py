@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from recollect.conversation.afterwards import Afterwards
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.indexing import open_index
+from recollect.learning_model import LearningModels
 from recollect.ledger.protocol import Ledger
 from recollect.model.usage import Allowance
 from recollect.model_choice import Opens, choose
@@ -49,10 +50,12 @@ _RERANKER_HUBS = ("sentence-transformers", "fastembed")
 _MEGABYTE = 1 << 20
 
 
-async def open_service(settings: Settings, *, embedder: Embedder | None = None) -> Service:
+async def open_service(
+    settings: Settings, *, embedder: Embedder | None = None, models: LearningModels | None = None
+) -> Service:
     """A service ready for use; an `embedder` given here takes the place of the one in the settings.
 
-    It stays the caller's to close.
+    It stays the caller's to close, and so do the `models` that jobs learn with where the settings name none.
     """
     guard_log()
     if settings.traces:
@@ -84,6 +87,7 @@ async def open_service(settings: Settings, *, embedder: Embedder | None = None) 
             spill=spill_folder(settings),
             again=again,
             news=await open_news(settings, ledger),
+            models=models,
         )
         if settings.mirror:
             service.care.mirror = open_mirror(settings, service, ledger)

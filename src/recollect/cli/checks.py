@@ -237,6 +237,17 @@ async def check_jobs(examination: Examination, ledger: Ledger) -> None:
         examination.note("jobs", told)
 
 
+async def check_learning(examination: Examination, settings: Settings) -> None:
+    """Say how a server with these settings learns, and how to have it learn better."""
+    from recollect.http.upstream.learning import WITHOUT_LLM, describe_access
+
+    described = await describe_access(settings)
+    # With a reason it was meant to use the upstream.
+    lacks_access = described.startswith(WITHOUT_LLM) and described != WITHOUT_LLM
+    mend = "set llm, or upstream_api_key for the endpoint that chats are sent to" if lacks_access else ""
+    examination.note("learning", described, mend=mend)
+
+
 async def check_llm(examination: Examination, settings: Settings) -> None:
     """Whether the LLM that the settings name answers; nothing is told where they name none."""
     from recollect.wiring import open_chat

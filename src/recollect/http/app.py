@@ -30,6 +30,9 @@ from recollect.http.page import page
 from recollect.http.proxy.routes import Proxy, Shortcut
 from recollect.http.proxy.safekeeping import open_safekeeping
 from recollect.http.standing import Standing
+from recollect.http.upstream.extractive import ExtractiveUpstream
+from recollect.http.upstream.learning import UpstreamModels, may_learn_with_upstream
+from recollect.http.upstream.upstreams import open_upstreams
 from recollect.service import Service
 from recollect.settings import Settings
 from recollect.warm import warm_learning, warm_reading
@@ -52,8 +55,10 @@ def make_app(settings: Settings) -> FastAPI:
             if service.care.mirror is not None:
                 service.care.mirror.start()
 
+        upstreams = open_upstreams(settings, without=ExtractiveUpstream())
+        models = app.state.models = UpstreamModels(settings, upstreams) if may_learn_with_upstream(settings) else None
         agents = app.state.agents = Agents(settings)
-        late = app.state.late = LateService(settings, on_open=on_open)
+        late = app.state.late = LateService(settings, on_open=on_open, models=models)
         safekeeping = app.state.safekeeping = open_safekeeping(settings, late.get)
         standing = app.state.standing = Standing(late.get, safekeeping)
         # Beside the first chats: what they say is learned a little later.
@@ -62,13 +67,18 @@ def make_app(settings: Settings) -> FastAPI:
             await late.start()
             await _warm(late, at_once=settings.postgres_connections if "://" in settings.database else 1)
             safekeeping.start()
-            async with standing.kept(), proxy.running(safekeeping, late.get, standing):
+            if models is not None:
+                models.start()
+            async with standing.kept(), proxy.running(safekeeping, late.get, standing, upstreams):
                 yield
             await learning
         finally:
             await agents.close()
             await safekeeping.close()
             await late.close()
+            if models is not None:
+                await models.close()
+            await upstreams.close()
             await limits.close()
             if rules.tokens is not None:
                 await rules.tokens.close()

@@ -14,6 +14,7 @@ from recollect.errors import RecollectError
 from recollect.http.doors.own.answers import failing
 from recollect.http.late_service import service_of
 from recollect.http.standing import Standing
+from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.ledger.model_states import ModelState
 from recollect.models.embedding import EmbeddingModel
 from recollect.settings import Settings
@@ -35,6 +36,10 @@ class Health(BaseModel):
     embedding_model: str = Field(examples=["recollect-static-1"])
     dimensions: int = Field(examples=[256])
     preset: str = Field(examples=[""])
+    learning: str = Field(
+        examples=["learning with gpt-5-mini via the upstream"],
+        description="How memories are learned from chats: with which LLM, or without one and why.",
+    )
 
 
 class ProxyHealth(Health):
@@ -89,11 +94,13 @@ async def health(request: Request) -> ProxyHealth | Health:
     except RecollectError:
         # It is alive all the same; whether it is ready is another question.
         model = EmbeddingModel(settings.embedder, 0)
+    models: UpstreamModels | None = request.app.state.models
     told = Health(
         version=__version__,
         embedding_model=model.name,
         dimensions=model.dimensions,
         preset=settings.preset,
+        learning=describe_start(settings) if models is None else models.describe(),
     )
     if settings.preset != "markdown-proxy":
         return told

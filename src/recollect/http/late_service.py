@@ -10,6 +10,7 @@ from fastapi import Request
 
 from recollect.errors import DiskFull, ModelUnavailable, StoreUnavailable, Unavailable
 from recollect.exchange import Exchange
+from recollect.learning_model import LearningModels
 from recollect.service import Service
 from recollect.settings import Settings
 from recollect.wiring import open_service
@@ -30,8 +31,10 @@ class LateService:
     file that cannot be opened, or settings that are wrong, are errors of the start.
     """
 
-    def __init__(self, settings: Settings, *, on_open: Callable[[Service], None]) -> None:
-        self._settings, self._on_open = settings, on_open
+    def __init__(
+        self, settings: Settings, *, on_open: Callable[[Service], None], models: LearningModels | None = None
+    ) -> None:
+        self._settings, self._on_open, self._models = settings, on_open, models
         self._exchange: Exchange | None = None
         self._why: Unavailable = StoreUnavailable("the ledger is being opened; try again")
         self._opening: asyncio.Task[None] | None = None
@@ -82,7 +85,7 @@ class LateService:
         _log.info("the ledger is open")
 
     async def _reopen(self) -> Service:
-        return await open_service(self._settings)
+        return await open_service(self._settings, models=self._models)
 
     def _give_up(self, error: Exception, first: asyncio.Future[None]) -> None:
         if not first.done():

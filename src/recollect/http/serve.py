@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -22,18 +23,21 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.types import ASGIApp
 
+from recollect import __version__
 from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.auth.rules import check_bind
 from recollect.http.listen import Listening
 from recollect.http.log_lines import JsonLines, TextLines
+from recollect.http.upstream.learning import describe_start
 from recollect.http.workers import Workers, orphaned
 from recollect.models.embedding import EmbeddingModel
 from recollect.observe.processes import share
 from recollect.settings import Settings
 from recollect.wiring import open_ledger
 
+_log = logging.getLogger("recollect")
 _KEEP_ALIVE_S = 65
 
 
@@ -50,6 +54,7 @@ def serve(
             Workers(partial(_work, settings, listening, make, Path(numbers)), listening, settings).run()
         return
     server = _Server(_config(settings, make), quits_on_interrupt=not worker)
+    _log.info("recollect %s: %s", __version__, describe_start(settings))
     with listening:
         server.run(listening.sockets)
     if not server.started:

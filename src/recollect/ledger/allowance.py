@@ -13,6 +13,8 @@ async def refusal(
 
     What was spent and is not in the ledger yet counts, too. Where there is no limit, the ledger is not asked.
     """
+    if allowance.refusal:
+        return allowance.refusal
     if allowance.user:
         spent = (await ledger.spent_today(user)).tokens + unwritten
         if spent >= allowance.user:

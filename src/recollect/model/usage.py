@@ -49,10 +49,14 @@ class SpentToday:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Most tokens of an LLM a day, for each user and for all of them together; 0 for no limit."""
+    """Most tokens of an LLM a day, for each user and for all of them together; 0 for no limit.
+
+    `refusal` is a reason to ask no LLM at all, whatever was spent.
+    """
 
     user: int = 0
     everyone: int = 0
+    refusal: str = ""
 
 
 def day_number(at: datetime) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.message import text_of
@@ -12,6 +12,9 @@ from recollect.model.text import mended_text
 from recollect.models.chat import Answer, ChatMessage, Completing, Form, Said, Wish
 from recollect.models.openai_wire import OpenAIWire
 from recollect.models.unreadable import what_is_wrong
+
+if TYPE_CHECKING:
+    import httpx
 
 # Ten times what the longest answers of today's models take, thinking included.
 MAX_ANSWER_BYTES = 4 << 20
@@ -27,9 +30,20 @@ _JSON_STARTS = ("{", "[", "`")
 
 
 class OpenAIChat(Completing):
-    """Asks POST {base_url}/chat/completions; `timeout_s` is the longest wait for an answer, tries included."""
+    """Asks POST {base_url}/chat/completions; `timeout_s` is the longest wait for an answer, tries included.
 
-    def __init__(self, base_url: str, api_key: str = "", *, model: str, timeout_s: float = 60.0) -> None:
+    A `transport` sends the requests in place of a connection of its own.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str = "",
+        *,
+        model: str,
+        timeout_s: float = 60.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
         if not model:
             raise InvalidSettings("a chat model needs a name")
         self.form: Form = "schema"
@@ -42,6 +56,7 @@ class OpenAIChat(Completing):
             model=model,
             timeout_s=timeout_s,
             max_answer_bytes=MAX_ANSWER_BYTES,
+            transport=transport,
         )
 
     @property

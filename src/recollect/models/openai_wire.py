@@ -42,7 +42,15 @@ class OpenAIWire:
     """
 
     def __init__(
-        self, base_url: str, api_key: str, *, path: str, model: str, timeout_s: float, max_answer_bytes: int
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        path: str,
+        model: str,
+        timeout_s: float,
+        max_answer_bytes: int,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if timeout_s <= 0:
             raise InvalidSettings("the timeout of a model must be positive")
@@ -63,7 +71,13 @@ class OpenAIWire:
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         # No timeout of its own: httpx counts each read anew, and a server that trickles would never be late.
-        self._client = httpx.AsyncClient(headers=headers, auth=login, timeout=None, follow_redirects=False)  # noqa: S113
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            auth=login,
+            timeout=None,  # noqa: S113
+            follow_redirects=False,
+            transport=transport,
+        )
 
     async def post(self, body: Mapping[str, Any], *, timeout_s: float | None = None) -> bytes:
         """The body of the first good answer, or what the last bad one means."""

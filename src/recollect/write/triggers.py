@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
@@ -22,13 +22,14 @@ class Triggers:
 
     A conversation is learned from once it has `every` turns that were not; turns that come within `wait_s` of each
     other are learned from together. A topic changes where a user turn is less like the one before it than
-    `drift`; 0 never. What is left is learned from after `idle_s` without a word.
+    `drift`; 0 never. What is left is learned from after `idle_s` without a word. `payload` is recorded in the job.
     """
 
     every: int = 1
     wait_s: float = 0.0
     drift: float = 0.0
     idle_s: float = 1800.0
+    payload: Mapping[str, Any] = field(default_factory=dict)
 
 
 def learning(
@@ -46,7 +47,11 @@ def learning(
     wait_s = triggers.wait_s if is_time else triggers.idle_s
     # While nothing makes it time, each word puts the idle end off; a burst is not put off by its own turns.
     return NewJob(
-        kind=JobKind.EXTRACT, key=job_key(scope), due_at=now + timedelta(seconds=wait_s), postpone=not is_time
+        kind=JobKind.EXTRACT,
+        key=job_key(scope),
+        payload=triggers.payload,
+        due_at=now + timedelta(seconds=wait_s),
+        postpone=not is_time,
     )
 
 

@@ -54,6 +54,7 @@ async def _examine(given: Given, examination: Examination, *, mend: bool) -> Non
     examination.note("settings", "read and understood")
     embedder = await checks.check_embedder(examination, settings)
     await checks.check_llm(examination, settings)
+    await checks.check_learning(examination, settings)
     try:
         ledger = await _open(examination, settings, embedder)
         if ledger is not None:

@@ -20,6 +20,7 @@ from recollect.cli.terminal import bold, dim, print_json, say
     examples=(
         "recollect serve",
         "recollect serve --upstream https://api.openai.com/v1",
+        "recollect serve --llm gpt-5-mini --llm-url https://api.openai.com/v1",
         "recollect serve --port 9000 --workers 4",
         "recollect serve --preset markdown-proxy --openai-base-url http://localhost:11434/v1",
         "recollect serve --ssl-certfile cert.pem --ssl-keyfile key.pem",
@@ -28,6 +29,8 @@ from recollect.cli.terminal import bold, dim, print_json, say
 @click.option("--host", metavar="ADDRESS", help="Address to listen on. [default: 127.0.0.1]")
 @click.option("--port", type=WholeNumber(0, 65_535), metavar="N", help="Port; 0 for any. [default: 8100]")
 @click.option("--upstream", metavar="URL", help="The OpenAI-compatible endpoint that chats are sent to.")
+@click.option("--llm", metavar="MODEL", help="Model that learns from chats; without it, the chat's own if it may.")
+@click.option("--llm-url", metavar="URL", help="Its OpenAI-compatible endpoint. [default: OpenAI's]")
 @click.option("--workers", type=WholeNumber(1, 256), metavar="N", help="Processes that serve. [default: 1]")
 @click.option("--ssl-certfile", metavar="FILE", help="Certificate chain in PEM: serve https.")
 @click.option("--ssl-keyfile", metavar="FILE", help="Its private key in PEM, if that is in a file of its own.")
@@ -44,6 +47,8 @@ def serve(
     host: str | None,
     port: int | None,
     upstream: str | None,
+    llm: str | None,
+    llm_url: str | None,
     workers: int | None,
     ssl_certfile: str | None,
     ssl_keyfile: str | None,
@@ -59,11 +64,14 @@ def serve(
     from recollect.http.listen import listen
     from recollect.http.serve import check
     from recollect.http.serve import serve as run
+    from recollect.http.upstream.learning import describe_start
 
     options = {
         "host": host,
         "port": port,
         "upstream_url": upstream,
+        "llm": llm,
+        "llm_url": llm_url,
         "server_processes": workers,
         "ssl_certfile": ssl_certfile,
         "ssl_keyfile": ssl_keyfile,
@@ -78,8 +86,9 @@ def serve(
     with listen(settings.host, settings.port) as listening:
         address = listening.address(secured=bool(settings.ssl_certfile))
         if given.json:
-            print_json({"address": address})
+            print_json({"address": address, "learning": describe_start(settings)})
         else:
             say("Starting on ", bold(address), dim("  Ctrl-C stops it"))
+            say(dim(describe_start(settings)))
         sys.stdout.flush()
         run(settings, listening)

@@ -121,7 +121,7 @@ class ChatMemory:
         messages = [{**each.message, "turn_id": id} for each, id in zip(placed.new, ids, strict=True)]
         # Whoever waited for memory in vain does not wait a second time.
         within_s = 0.0 if exchange.trouble == "timeout" else None
-        kept = await self._keeper.write(placed.scope, messages, within_s=within_s)
+        kept = await self._keeper.write(placed.scope, messages, within_s=within_s, model=exchange.steering.model)
         exchange.trouble = exchange.trouble or kept.reason or ""
         if exchange.threads is not None:
             exchange.threads.note(placed, [each.mark for each in placed.new], kept.turns)
@@ -135,7 +135,7 @@ class ChatMemory:
         if placed is None:
             return ""
         message = {"role": Role.ASSISTANT, "content": text, "turn_id": (id := new_id())}
-        kept = await self._keeper.write(placed.scope, [message])
+        kept = await self._keeper.write(placed.scope, [message], model=exchange.steering.model)
         if exchange.threads is not None:
             exchange.threads.note(placed, [placed.last], kept.turns)
         return id if kept.safe else ""

@@ -21,9 +21,9 @@ from recollect.http.proxy.steering import Defaults, Steering, steer
 from recollect.http.responses.parts import Kept, Parts, Speech
 from recollect.http.responses.routes import responses_routes
 from recollect.http.standing import Standing
-from recollect.http.upstream.extractive import ExtractiveUpstream
+from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.protocol import Header
-from recollect.http.upstream.upstreams import open_upstreams
+from recollect.http.upstream.upstreams import Upstreams
 from recollect.ledger.responses import Responses
 from recollect.service import Service
 from recollect.settings import Settings
@@ -50,12 +50,10 @@ class Proxy:
 
     @asynccontextmanager
     async def running(
-        self, keeper: Safekeeping, service: Callable[[], Service], standing: Standing
+        self, keeper: Safekeeping, service: Callable[[], Service], standing: Standing, upstreams: Upstreams
     ) -> AsyncIterator[None]:
         """Ready to answer; afterwards all that is under way has been kept."""
         settings = self._settings
-        without = ExtractiveUpstream()
-        upstreams = open_upstreams(settings, without=without)
         memory = ChatMemory(
             keeper, limit=settings.search_limit, min_score=settings.search_min_score, standing=standing
         )
@@ -74,7 +72,7 @@ class Proxy:
             memory=memory,
             upstream_of=upstreams.of,
             steer=steered,
-            speech=Speech(upstreams.modes | {without.name: "translate"}),
+            speech=Speech(upstreams.modes | {BUILT_IN: "translate"}),
             kept_for=timedelta(days=settings.responses_days),
             max_body_bytes=most,
         )
@@ -83,7 +81,6 @@ class Proxy:
         finally:
             await self._parts.tasks.close()
             await memory.close()
-            await upstreams.close()
 
 
 class _Kept(Kept):

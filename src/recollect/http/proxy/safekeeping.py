@@ -95,6 +95,7 @@ class _Given:
     scope: Scope
     messages: Sequence[Mapping[str, Any]]
     at: datetime
+    model: str = ""
 
 
 class Safekeeping:
@@ -184,7 +185,12 @@ class Safekeeping:
         return Degraded(reason)
 
     async def write(
-        self, scope: Scope, messages: Sequence[Mapping[str, Any]], *, within_s: float | None = None
+        self,
+        scope: Scope,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        within_s: float | None = None,
+        model: str = "",
     ) -> Kept:
         """Have turns in the ledger in time, or else on disk; a message may name its `turn_id`.
 
@@ -197,7 +203,7 @@ class Safekeeping:
         if not said:
             return Kept()
         within_s = self._budget_s if within_s is None else within_s
-        return await asyncio.shield(self._go_on(self._write(_Given(scope, said, given_at), within_s)))
+        return await asyncio.shield(self._go_on(self._write(_Given(scope, said, given_at, model), within_s)))
 
     async def _write(self, given: _Given, within_s: float) -> Kept:
         await self._turns.take()
@@ -231,7 +237,9 @@ class Safekeeping:
     async def _ask_ledger(
         self, service: Service, given: _Given, leave: Leave, within_s: float
     ) -> Remembered | Reason:
-        writing = self._go_on(service.remember(given.scope, given.messages, by=BY, given_at=given.at))
+        writing = self._go_on(
+            service.remember(given.scope, given.messages, by=BY, given_at=given.at, model=given.model)
+        )
         waited_for: list[asyncio.Future[Any]] = [writing] if leave is Leave.PROBE else [writing, self.writes.opened]
         await asyncio.wait(waited_for, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         if not writing.done() and leave is Leave.ASK and self.writes.is_open:

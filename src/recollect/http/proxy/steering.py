@@ -15,7 +15,7 @@ from recollect.http.auth.caller import LOCAL, Caller
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING, Filter, Op, Where
 from recollect.model.scope import Scope
-from recollect.model.text import checked_id
+from recollect.model.text import checked_id, is_storable
 
 # Ours: they steer memory and are never sent on. `user` and `metadata` are the upstream's, and stay.
 FIELDS = frozenset({
@@ -24,6 +24,7 @@ FIELDS = frozenset({
 })  # fmt: skip
 HEADER_PREFIX = "x-memory"
 _MOST = 1000
+_MAX_MODEL_CHARS = 200
 # The bucket that every conversation sees: the user's own level.
 _EVERYWHERE = "global"
 
@@ -50,6 +51,8 @@ class Steering:
     tells_hits: bool = False
     # What the caller may not do, as it is told.
     barred: str = ""
+    # The model that the request names: what is said may be learned from with it.
+    model: str = ""
 
     @property
     def filter(self) -> Filter:
@@ -88,6 +91,7 @@ def steer(
         recency_weight=_share(fields, "memory_recency_weight"),
         types=_types(config),
         tells_hits=_flag(fields, "memory_hits", default=defaults.tells_hits),
+        model=_model(fields),
         barred="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
     )
 
@@ -112,6 +116,14 @@ def _scope(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defa
         project = "" if memory_id == _EVERYWHERE else memory_id
     # A conversation that has a name is one session, whoever sends what of it.
     return caller.scope(user, project, headers.get("x-memory-session") or memory_id)
+
+
+def _model(fields: Mapping[str, Any]) -> str:
+    """The name of the model; what cannot be a name is the upstream's to refuse."""
+    name = fields.get("model")
+    if not isinstance(name, str) or len(name) > _MAX_MODEL_CHARS or not name.isprintable():
+        return ""
+    return name if is_storable(name) else ""
 
 
 def _switch(headers: Mapping[str, str]) -> tuple[bool, bool]:

@@ -36,12 +36,17 @@ class Keyed:
 
     def __init__(self, upstream: Upstream, key: str) -> None:
         self._upstream = upstream
-        self._key: Header = (b"authorization", f"Bearer {key}".encode("latin-1", "replace"))
+        self._secret = key.encode("latin-1", "replace")
+        self._key: Header = (b"authorization", b"Bearer " + self._secret)
         self.name = upstream.name
 
     async def send(self, ask: Ask) -> Reply:
         headers = [each for each in ask.headers if each[0].lower() not in _SECRETS]
         return await self._upstream.send(replace(ask, headers=[*headers, self._key]))
+
+    def mask(self, body: bytes) -> bytes:
+        """Take the key out of what an endpoint answers."""
+        return body.replace(self._secret, b"***")
 
     async def close(self) -> None:
         await self._upstream.close()
@@ -58,6 +63,11 @@ class Upstreams:
         """Where a model is."""
         named = (route for route in self._routes if any(each.match(model) for each in route.models))
         return next(named, self._routes[-1]).upstream
+
+    @property
+    def all(self) -> Sequence[Upstream]:
+        """All endpoints, in the order in which they are asked for a model."""
+        return [route.upstream for route in self._routes]
 
     @property
     def are_many(self) -> bool:

@@ -1,0 +1,385 @@
+"""Learn with the chat's own model at the upstream, where the server has access of its own to it.
+
+The server has access where it holds a key for the endpoint, runs the model itself, or the endpoint is on the local
+network and answers without a key. A client's own key is never kept, and never used in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from recollect.errors import BrokenAnswer, ModelUnavailable, RecollectError, UpstreamUnavailable
+from recollect.http.auth.address import is_loopback, read_address
+from recollect.http.upstream.extractive import ExtractiveUpstream
+from recollect.http.upstream.local import PREFIX, LocalUpstream
+from recollect.http.upstream.protocol import Ask, Upstream
+from recollect.http.upstream.transport import HEADERS, UpstreamTransport
+from recollect.http.upstream.upstreams import Keyed, Upstreams, open_upstreams
+from recollect.learning_model import MODEL, ModelChoice
+from recollect.ledger.protocol import Ledger
+from recollect.model.job import Job, JobKind
+from recollect.model.usage import Allowance
+from recollect.models.chat_size import is_small
+from recollect.models.learning_chat import LearningChat
+from recollect.models.openai_chat import OpenAIChat
+from recollect.settings import Settings
+
+_log = logging.getLogger("recollect")
+
+USER_TOKENS_A_DAY = 100_000
+WITHOUT_LLM = "learning without an LLM: built-in selector"
+WITH_CHAT_MODEL = "learning with the chat's own model via the upstream"
+
+_PROBE_S = 5.0
+_PROBE_AGAIN_S = 60.0
+# A model that cannot be used is tried again after the first pause, and each time after twice as long.
+_FIRST_PAUSE_S = 600.0
+_MAX_PAUSE_S = 6 * 3600.0
+# One that only did not answer may be back soon.
+_AWAY_S = 60.0
+_MAX_MODELS = 64
+_MAX_USERS = 10_000
+_MAX_JOBS_READ = 100
+_LOCAL_NAMES = (".local", ".internal", ".lan")
+# A model by its endpoint and name.
+_Key: TypeAlias = tuple[Upstream, str]
+_STATUS = re.compile(r" answered (\d{3})\b")
+
+
+@dataclass(slots=True)
+class Access:
+    """Whether the server may use an endpoint by itself; `reason` tells why not."""
+
+    upstream: Upstream
+    is_open: bool = False
+    is_probed: bool = False
+    reason: str = ""
+    probed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A model that cannot be used for learning, why, and until when it is not tried again."""
+
+    reason: str
+    until: float
+    count: int
+
+
+class UpstreamModels:
+    """The models of chats, as learning jobs use them: a `LearningModels`."""
+
+    def __init__(self, settings: Settings, upstreams: Upstreams, *, clock: Callable[[], float] = monotonic) -> None:
+        self._settings = settings
+        self._upstreams = upstreams
+        self._clock = clock
+        self._access = {upstream: access_of(upstream) for upstream in upstreams.all}
+        self._probing = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._chats: OrderedDict[_Key, OpenAIChat] = OrderedDict()
+        self._proven: set[_Key] = set()
+        self._rejected: OrderedDict[_Key, Rejection] = OrderedDict()
+        self._model_of: OrderedDict[str, str] = OrderedDict()
+        self._last_model = ""
+        self._reported = describe_start(settings)
+
+    @property
+    def wait_s(self) -> float:
+        """How long a job waits for more turns, so that they cost one question."""
+        return self._settings.learn_wait_s
+
+    @property
+    def allowance(self) -> Allowance:
+        """The daily limits; that of each user is on unless the settings name another."""
+        return allowance_of(self._settings)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model last chatted with can be used."""
+        model = self._last_model
+        return bool(model) and self._access_to(model).is_open and not self._rejection_of(model)
+
+    def describe(self) -> str:
+        """Say how learning is done now."""
+        if not self._settings.worker:
+            return describe_start(self._settings)
+        model = self._last_model
+        if not model:
+            accesses = self._access.values()
+            if any(access.is_open for access in accesses):
+                return WITH_CHAT_MODEL
+            return _without_llm(next((access.reason for access in accesses if access.reason), ""))
+        access = self._access_to(model)
+        if not access.is_open:
+            return _without_llm(access.reason)
+        if rejection := self._rejection_of(model):
+            minutes = max(1, round((rejection.until - self._clock()) / 60))
+            return _without_llm(f"{model} is left out for {minutes} min: {rejection.reason}")
+        return f"learning with {model} via the upstream"
+
+    def start(self) -> None:
+        """Find out in the background which endpoints answer without a key."""
+        self._task = asyncio.create_task(self._probe_and_report())
+
+    async def close(self) -> None:
+        """Close all clients; the upstreams are closed by their owner."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for chat in self._chats.values():
+            await chat.close()
+
+    async def choose(self, job: Job, ledger: Ledger) -> ModelChoice:
+        """Return the model of the chat that brought a job, or else the last one of the user, or of anyone."""
+        user = job.scope.user
+        model = job.payload.get(MODEL) or await self._last_model_of(user, ledger)
+        if not model:
+            return ModelChoice(reason="no chat has named a model yet" if self._is_any_open() else "")
+        if MODEL in job.payload:
+            self._note(user, model)
+        access = self._access_to(model)
+        if not access.is_open and access.is_probed:
+            await self._probe(access)
+        if not access.is_open:
+            self._report()
+            return ModelChoice(reason=access.reason)
+        if rejection := self._rejection_of(model):
+            return ModelChoice(reason=f"{model} cannot be used for learning: {rejection.reason}")
+        key = self._key_of(model)
+        if job.kind is not JobKind.EXTRACT and key not in self._proven:
+            # Any words would pass for a summary, so a model first has to answer an extraction with JSON.
+            return ModelChoice(reason=f"{model} has not been used for learning yet")
+        self._report()
+        chat = self._chat_of(access.upstream, model)
+        return ModelChoice(
+            chat=LearningChat(chat, is_proven=key in self._proven, is_small=self._is_small(access.upstream, model))
+        )
+
+    def accept(self, chat: LearningChat) -> None:
+        """Note that a model was of use."""
+        key = self._key_of(chat.model)
+        self._rejected.pop(key, None)
+        self._proven.add(key)
+        self._report()
+
+    def reject(self, chat: LearningChat, error: Exception) -> str:
+        """Leave a model out for some minutes, and give the reason."""
+        key = self._key_of(chat.model)
+        before = self._rejected.pop(key, None)
+        count = before.count + 1 if before else 1
+        reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
+        is_away = chat.rejected is None and type(error) is ModelUnavailable
+        pause_s = _AWAY_S if is_away else min(_FIRST_PAUSE_S * 2 ** (count - 1), _MAX_PAUSE_S)
+        self._rejected[key] = Rejection(reason, self._clock() + pause_s, 0 if is_away else count)
+        self._proven.discard(key)
+        while len(self._rejected) > _MAX_MODELS:
+            self._rejected.popitem(last=False)
+        self._report()
+        return f"{chat.model} cannot be used for learning: {reason}"
+
+    def forget(self, user: str) -> None:
+        """Forget which model a user chats with."""
+        self._model_of.pop(user, None)
+
+    def _note(self, user: str, model: str) -> None:
+        self._last_model = model
+        self._model_of[user] = model
+        self._model_of.move_to_end(user)
+        while len(self._model_of) > _MAX_USERS:
+            self._model_of.popitem(last=False)
+
+    async def _last_model_of(self, user: str, ledger: Ledger) -> str:
+        """Return the last model that the user chatted with, as far as it is recorded, or else that of anyone."""
+        if user not in self._model_of:
+            found = _recorded_in(await ledger.jobs(user, limit=_MAX_JOBS_READ))
+            if not found and not self._last_model:
+                self._last_model = _recorded_in(await ledger.jobs(limit=_MAX_JOBS_READ))
+            # Also where there is none, so that it is not looked for with each job.
+            self._model_of[user] = found
+            while len(self._model_of) > _MAX_USERS:
+                self._model_of.popitem(last=False)
+        return self._model_of.get(user) or self._last_model
+
+    def _access_to(self, model: str) -> Access:
+        return self._access[self._upstreams.of(model)]
+
+    def _key_of(self, model: str) -> _Key:
+        return self._upstreams.of(model), model
+
+    def _is_any_open(self) -> bool:
+        return any(access.is_open for access in self._access.values())
+
+    def _rejection_of(self, model: str) -> Rejection | None:
+        found = self._rejected.get(self._key_of(model))
+        return found if found is not None and self._clock() < found.until else None
+
+    def _chat_of(self, upstream: Upstream, model: str) -> OpenAIChat:
+        key = (upstream, model)
+        if key not in self._chats:
+            # The client holds no connection of its own, so one that is in use may leave the cache.
+            while len(self._chats) >= _MAX_MODELS:
+                self._chats.popitem(last=False)
+            self._chats[key] = OpenAIChat(
+                upstream.name if upstream.name.startswith("http") else "http://local",
+                model=model,
+                timeout_s=self._settings.llm_timeout_s,
+                transport=UpstreamTransport(upstream),
+            )
+        self._chats.move_to_end(key)
+        return self._chats[key]
+
+    def _is_small(self, upstream: Upstream, model: str) -> bool:
+        if self._settings.llm_size != "auto":
+            return self._settings.llm_size == "small"
+        if isinstance(upstream, LocalUpstream):
+            from recollect.models.local_files import find_model
+
+            # It answers whatever model a chat names.
+            file = find_model(upstream.name.removeprefix(PREFIX))
+            return is_small(file.stem, file)
+        return is_small(model)
+
+    async def probe_all(self) -> None:
+        """Find out which endpoints answer without a key."""
+        for access in self._access.values():
+            if access.is_probed:
+                await self._probe(access)
+
+    async def _probe_and_report(self) -> None:
+        await self.probe_all()
+        self._report()
+
+    async def _probe(self, access: Access) -> None:
+        """Find out whether an endpoint answers without a key, at most once a minute."""
+        async with self._probing:
+            if access.probed_at is not None and self._clock() - access.probed_at < _PROBE_AGAIN_S:
+                return
+            access.reason = await probe(access.upstream)
+            access.is_open = not access.reason
+            access.probed_at = self._clock()
+
+    def _report(self) -> None:
+        """Log how learning is done whenever that changes."""
+        described = self.describe()
+        # A pause that gets shorter is no news.
+        if (shown := re.sub(r" for \d+ min", "", described)) != self._reported:
+            self._reported = shown
+            _log.info("%s", described)
+
+
+def access_of(upstream: Upstream) -> Access:
+    """Tell whether the server has access of its own to an endpoint, as far as that is known without asking it."""
+    if isinstance(upstream, Keyed | LocalUpstream):
+        return Access(upstream, is_open=True)
+    if isinstance(upstream, ExtractiveUpstream):
+        return Access(upstream)
+    if is_local(urlsplit(upstream.name).hostname or ""):
+        return Access(upstream, is_probed=True, reason="the upstream has not answered without a key yet")
+    return Access(upstream, reason="the server holds no key for the upstream")
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is this machine, or one on the local network by its address or name."""
+    if is_loopback(host):
+        return True
+    address = read_address(host.strip("[]"))
+    if address is not None:
+        return address.is_private
+    return "." not in host or host.endswith(_LOCAL_NAMES)
+
+
+async def probe(upstream: Upstream) -> str:
+    """Ask an endpoint for its models without a key; gives why it cannot be used, or nothing if it answers."""
+    try:
+        async with asyncio.timeout(_PROBE_S):
+            reply = await upstream.send(Ask(method="GET", path="/models", headers=HEADERS))
+            status = reply.status
+            await reply.close()
+    except (UpstreamUnavailable, TimeoutError):
+        return "the upstream does not answer"
+    if 200 <= status < 300:
+        return ""
+    if status in (401, 403):
+        return "the upstream needs a key and the server holds none"
+    return f"the upstream answered {status} to a request for its models"
+
+
+def allowance_of(settings: Settings) -> Allowance:
+    """The daily limits of learning with the upstream: a limit for each user is on unless another one is set."""
+    is_set = "llm_user_tokens_a_day" in settings.model_fields_set
+    return Allowance(
+        user=settings.llm_user_tokens_a_day if is_set else USER_TOKENS_A_DAY, everyone=settings.llm_tokens_a_day
+    )
+
+
+def may_learn_with_upstream(settings: Settings) -> bool:
+    """Whether the settings leave it to the upstream's models to learn."""
+    has_upstream = settings.upstream_url or settings.upstreams or settings.upstream_api_key.get_secret_value()
+    return settings.learn == "auto" and not settings.llm and settings.learn_with_upstream and bool(has_upstream)
+
+
+def describe_start(settings: Settings) -> str:
+    """Say how a server with these settings learns, as far as that is known before it starts."""
+    if settings.learn == "off":
+        return "learning is off"
+    if settings.llm and settings.learn != "rules":
+        return f"learning with {settings.llm}"
+    if not may_learn_with_upstream(settings):
+        return WITHOUT_LLM
+    if not settings.worker:
+        return _without_llm("`recollect worker` does the jobs, and uses a model only where llm is set")
+    keys = [settings.upstream_api_key, *(each.api_key for each in settings.upstreams.values())]
+    urls = [settings.upstream_url, *(each.url for each in settings.upstreams.values())]
+    if any(key.get_secret_value() for key in keys) or any(url.startswith(PREFIX) for url in urls):
+        return WITH_CHAT_MODEL
+    if any(is_local(urlsplit(url).hostname or "") for url in urls if url):
+        return _without_llm("the upstream has not answered without a key yet")
+    return _without_llm("the server holds no key for the upstream")
+
+
+async def describe_access(settings: Settings) -> str:
+    """Say how a server with these settings learns, after asking the endpoints that may need no key."""
+    if not may_learn_with_upstream(settings):
+        return describe_start(settings)
+    upstreams = open_upstreams(settings, without=ExtractiveUpstream())
+    models = UpstreamModels(settings, upstreams)
+    try:
+        await models.probe_all()
+        return models.describe()
+    finally:
+        await models.close()
+        await upstreams.close()
+
+
+def _without_llm(reason: str) -> str:
+    return f"{WITHOUT_LLM} ({reason})" if reason else WITHOUT_LLM
+
+
+def _recorded_in(jobs: list[Job]) -> str:
+    """Return the newest model that jobs record."""
+    return next((str(job.payload[MODEL]) for job in jobs if job.payload.get(MODEL)), "")
+
+
+def _describe_error(error: Exception) -> str:
+    """Say why a model could not be used, without the words of its server: they may repeat a key or a chat."""
+    found = _STATUS.search(str(error))
+    status = found[1] if found else ""
+    if status in ("401", "403"):
+        return f"the upstream refused the key ({status})"
+    if status == "404":
+        return "the upstream does not offer it for chats (404)"
+    if isinstance(error, BrokenAnswer):
+        return "it gave no answer that can be used"
+    if isinstance(error, ModelUnavailable):
+        return f"the upstream is not available ({status})" if status else "the upstream does not answer"
+    if isinstance(error, RecollectError) and status:
+        return f"the upstream refused the request ({status})"
+    return "the request failed"

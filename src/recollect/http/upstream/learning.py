@@ -330,7 +330,7 @@ def describe_start(settings: Settings) -> str:
     """Say how a server with these settings learns, as far as that is known before it starts."""
     if settings.learn == "off":
         return "learning is off"
-    if settings.llm and settings.learn != "rules":
+    if settings.llm and settings.learn not in ("selector", "rules"):
         return f"learning with {settings.llm}"
     if not may_learn_with_upstream(settings):
         return WITHOUT_LLM

@@ -258,6 +258,17 @@ class TestWhichModel:
             assert health(server) == "learning with first via the upstream"
         assert [each.json["model"] for each in asked(llm, EXTRACT)] == ["first", "first"]
 
+    def test_a_model_that_nobody_offers_does_not_take_the_place_of_one_that_works(
+        self, tmp_path: Path, llm: ScriptedLLM
+    ) -> None:
+        llm.when(EXTRACT).reply(lambda request: _refused(404) if request.json["model"] == "typo" else Reply(NOTHING))
+        with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
+            say(server, BUDGET, model="works")
+            say(server, "My name is Alex and I live in Oslo.", model="typo")
+            assert health(server) == "learning with works via the upstream"
+            assert remembered(server, "alex", session="monday")["result"]["by"] == "llm"
+        assert asked(llm, EXTRACT)[-1].json["model"] == "works"
+
     def test_switched_off_nothing_is_asked(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         with learning_server(tmp_path, llm, upstream_api_key=OWN, learn_with_upstream=False) as server:
             [first, *_] = say(server)

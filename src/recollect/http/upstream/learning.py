@@ -88,7 +88,8 @@ class UpstreamModels:
         self._proven: set[_Key] = set()
         self._rejected: OrderedDict[_Key, Rejection] = OrderedDict()
         self._model_of: OrderedDict[str, str] = OrderedDict()
-        self._last_model = ""
+        # Of any user: the one last chatted with, and the one that was last of use.
+        self._last_model = self._last_proven = ""
         self._reported = describe_start(settings)
 
     @property
@@ -104,14 +105,14 @@ class UpstreamModels:
     @property
     def is_ready(self) -> bool:
         """Whether the model last chatted with can be used."""
-        model = self._last_model
+        model = self._usable(self._last_model, self._last_proven)
         return bool(model) and self._access_to(model).is_open and not self._rejection_of(model)
 
     def describe(self) -> str:
         """Say how learning is done now."""
         if not self._settings.worker:
             return describe_start(self._settings)
-        model = self._last_model
+        model = self._usable(self._last_model, self._last_proven)
         if not model:
             accesses = self._access.values()
             if any(access.is_open for access in accesses):
@@ -157,7 +158,6 @@ class UpstreamModels:
         if job.kind is not JobKind.EXTRACT and key not in self._proven:
             # Any words would pass for a summary, so a model first has to answer an extraction with JSON.
             return ModelChoice(reason=f"{model} has not been used for learning yet")
-        self._report()
         chat = self._chat_of(access.upstream, model)
         return ModelChoice(
             chat=LearningChat(chat, is_proven=key in self._proven, is_small=self._is_small(access.upstream, model))
@@ -168,6 +168,7 @@ class UpstreamModels:
         key = self._key_of(chat.model)
         self._rejected.pop(key, None)
         self._proven.add(key)
+        self._last_proven = chat.model
         self._report()
 
     def reject(self, chat: LearningChat, error: Exception) -> str:
@@ -206,7 +207,12 @@ class UpstreamModels:
             self._model_of[user] = found
             while len(self._model_of) > _MAX_USERS:
                 self._model_of.popitem(last=False)
-        return self._model_of.get(user) or self._last_model
+        return self._usable(self._model_of[user], self._last_model, self._last_proven)
+
+    def _usable(self, *models: str) -> str:
+        """Return the first of some models that is not left out, or else the first that there is."""
+        named = list(filter(None, models))
+        return next((model for model in named if not self._rejection_of(model)), named[0] if named else "")
 
     def _access_to(self, model: str) -> Access:
         return self._access[self._upstreams.of(model)]
@@ -242,8 +248,11 @@ class UpstreamModels:
         if isinstance(upstream, LocalUpstream):
             from recollect.models.local_files import find_model
 
-            # It answers whatever model a chat names.
-            file = find_model(upstream.name.removeprefix(PREFIX))
+            try:
+                # It answers whatever model a chat names.
+                file = find_model(upstream.name.removeprefix(PREFIX))
+            except RecollectError:
+                return False
             return is_small(file.stem, file)
         return is_small(model)
 

@@ -115,7 +115,7 @@ async def remember(
         vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
     jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
     if mode is not None:
-        jobs = [replace(job, payload={"mode": mode}) for job in jobs]
+        jobs = [replace(job, payload={**job.payload, "mode": mode}) for job in jobs]
     with span("recollect.append"):
         appended = await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs, given_at=given_at)
     return replace(appended, redacted=redacted)

@@ -193,7 +193,10 @@ class _Reconciliation:
         self._supersede(fact, target, record, Outcome.UPDATED, f"it replaces: {target.content[:100]}")
 
     def _end(self, fact: ExtractedFact, target: MemoryRecord | None) -> None:
-        target = target or self._holder(fact)
+        target = target or self._holder(fact) or self._stated(fact)
+        if target is not None and normalize(fact.content) == normalize(target.content):
+            # Told as it was: as a memory it would say what is over.
+            fact = replace(fact, content="")
         ended = sum(each.outcome is Outcome.ENDED for each in self.decisions)
         if target is None or ended >= self.limits.max_ends:
             reason = "no memory states what is over" if target is None else f"{ended} memories were ended already"
@@ -227,13 +230,9 @@ class _Reconciliation:
         holder = self._holder(fact)
         if holder is not None and self._settled_by_key(fact, holder):
             return
-        plain = normalize(fact.content)
-        for record in self.known:
-            if record.id in self.replaced or record.status is not Status.ACTIVE or not self._same_level(record):
-                continue
-            if normalize(record.content) == plain:
-                self._repeat(fact, record, "the memory states it already", Outcome.KNOWN)
-                return
+        if (record := self._stated(fact)) is not None:
+            self._repeat(fact, record, "the memory states it already", Outcome.KNOWN)
+            return
         if (similar := self._similar(fact)) is not None:
             record, how = similar
             self._repeat(fact, record, how, Outcome.MERGED)
@@ -267,6 +266,16 @@ class _Reconciliation:
         ]
         visible = [record for record in held if record.place in (own, self.scope.place(self.scope.natural_level), "")]
         return max(visible, key=lambda record: (record.place == own, len(record.place)), default=None)
+
+    def _stated(self, fact: ExtractedFact) -> MemoryRecord | None:
+        """Return the active memory that states the fact in the same words."""
+        plain = normalize(fact.content)
+        for record in self.known:
+            if record.id in self.replaced or record.status is not Status.ACTIVE or not self._same_level(record):
+                continue
+            if normalize(record.content) == plain:
+                return record
+        return None
 
     def _same_level(self, record: MemoryRecord) -> bool:
         return record.place in ("", self.scope.place(level_for(self.scope, self.limits)))

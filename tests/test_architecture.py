@@ -42,6 +42,7 @@ LAYERS = [
     ["settings_declared"],
     ["settings_operation", "settings_auth", "settings_agent", "settings_index"],
     ["settings_server"],
+    ["text"],
     ["language"],
     ["model"],
     ["observe"],

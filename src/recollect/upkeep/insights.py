@@ -42,7 +42,7 @@ def parse_insights(answer: object, memories: Sequence[MemoryRecord]) -> Partial[
     """Return the insights that their memories support, and what is wrong with the others."""
     parsed = OperationParser(len(memories), len(memories)).parse(answer)
     found: list[Insight] = []
-    complaints = [each for each in parsed.complaints if "no content" in each]
+    complaints = list(parsed.complaints)
     for operation in parsed.value:
         if operation.op is None:
             continue

@@ -59,7 +59,7 @@ def test_in_the_shape_of_a_list_of_facts_the_key_says_what_ends(memory: Memory, 
 def test_undo_brings_back_what_was_ended(memory: Memory, llm: ScriptedLLM) -> None:
     changes(llm, "anymore", "end", VEGAN, "User is no longer vegan")
     say(memory, "I am not vegan anymore")
-    memory.undo(memory.history(user_id=ALEX)[0].id, user_id=ALEX, whole=True)
+    memory.undo(user_id=ALEX)
     assert contents(facts(memory)) == [VEGAN]
 
 

@@ -43,7 +43,7 @@ _WORDS = {
 }
 _ORDINALS = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
-    "tenth": 10, "eleventh": 11, "twelfth": 12, "twentieth": 20, "thirtieth": 30, "half": 50, "quarter": 25,
+    "tenth": 10, "eleventh": 11, "twelfth": 12, "twentieth": 20, "thirtieth": 30,
 }  # fmt: skip
 _SCALES = {
     word: Decimal(scale)
@@ -111,8 +111,10 @@ def _values(token: str) -> set[Decimal]:
 def _readings(digits: str) -> set[Decimal]:
     """Return the values of digits with separators, which differ between countries."""
     plain = re.sub(r"[ '\u00a0\u202f:]", "", digits)
-    forms = {re.sub("[.,]", "", plain), plain.replace(",", ""), plain.replace(".", "").replace(",", ".")}
-    forms |= {plain.replace(",", "."), *re.split("[.,:]", plain)} if re.fullmatch(r"\d+[.,:]\d+", plain) else set()
+    if re.fullmatch(r"\d{1,3}([.,]\d{3})+", plain):
+        forms = {re.sub("[.,]", "", plain)}
+    else:
+        forms = {plain.replace(",", ""), plain.replace(".", "").replace(",", "."), plain.replace(",", ".")}
     found: set[Decimal] = set()
     for form in forms:
         try:

@@ -6,7 +6,6 @@ the confidence and is recorded on the memory; an instruction that the user did n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -16,6 +15,7 @@ from recollect.ledger.terms import terms_of
 from recollect.model.extracted import ExtractedFact, Op
 from recollect.model.memory import MemoryRecord, MemoryType, Trust
 from recollect.model.turn import Role, Turn
+from recollect.text.grounding import missing_names
 from recollect.text.numbers import find_numbers, number_values, without_dates
 from recollect.write.batch import Batch
 from recollect.write.operations import Operation
@@ -29,7 +29,7 @@ MAX_CONFIDENCE_NAME = 0.7
 MAX_CONFIDENCE_ASSISTANT = 0.6
 # Less than this share of the words in the user's own part of a message than in all of it: it was quoted or pasted.
 _OWN_SHARE = 0.5
-_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]\w+")
+_USER_WORDS = ("user", "nutzer", "nutzerin")
 _FAR_YEARS = 200
 _LONG_YEARS = 120
 
@@ -116,7 +116,6 @@ def _with_doubts(fact: ExtractedFact, cited: Sequence[Turn], batch: Batch, day: 
     sources += [fact.target.content] if fact.target else []
     text = "\n".join(sources)
     number = _unverified_number(fact.content, text, cited, day)
-    # A capital letter marks a name only where the words around it have none.
     name = _unverified_name(fact.content, text)
     doubts = [f"number {number} was not said"] * bool(number) + [f"name {name} was not said"] * bool(name)
     limit = MAX_CONFIDENCE_NUMBER if number else MAX_CONFIDENCE_NAME if name else 1.0
@@ -137,12 +136,7 @@ def _unverified_number(content: str, text: str, cited: Sequence[Turn], day: date
 
 
 def _unverified_name(content: str, text: str) -> str:
-    folded = text.casefold()
-    for name in _NAME.findall(content):
-        stem = name.casefold()[: max(4, len(name) - 2)]
-        if stem not in folded and name.casefold() not in ("user", "nutzer", "nutzerin"):
-            return str(name)
-    return ""
+    return next((name for name in missing_names(content, text) if name.casefold() not in _USER_WORDS), "")
 
 
 def _review(fact: ExtractedFact, batch: Batch) -> str:

@@ -191,7 +191,9 @@ def _op(item: Mapping[Any, Any]) -> Op | None:
 
 
 def _content(item: Mapping[Any, Any]) -> str:
-    content = next((text for name in _CONTENTS if (text := _text(item.get(name)))), "")
+    texts = (text for name in _CONTENTS if (text := _text(item.get(name))))
+    # "memory" may be the number of one, written as text.
+    content = next((text for text in texts if not text.isdecimal()), "")
     key, value = _text(item.get("key")), _text(item.get("value"))
     return content or (f"{key}: {value}" if key and value else "")
 

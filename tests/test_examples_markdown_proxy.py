@@ -10,12 +10,11 @@ import pytest
 from remember_samples import (
     ALEX,
     EXTRACT,
-    RECONCILE,
     SUMMARY,
     asked,
+    asks_about,
     claim,
     contents,
-    decides,
     exchange,
     facts,
     learns,
@@ -25,6 +24,7 @@ from remember_samples import (
 
 from recollect import Memory
 from recollect.model.job import JobState
+from recollect.testing.llm_server import Recorded
 from recollect.testing.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "markdown-proxy"}
@@ -52,30 +52,37 @@ def with_bike(tmp_path: Path, llm: ScriptedLLM) -> Any:
         yield memory
 
 
+def decides(llm: ScriptedLLM, said: str, *events: tuple[str, str, str]) -> None:
+    """Answer in the document's shape: an event, the words of the memory it is about, and a text."""
+
+    def answer(request: Recorded) -> str:
+        shown = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"memory":')]
+        numbers = {row["says"]: str(row["memory"]) for row in shown}
+        rows = [{"event": event, "id": numbers.get(memory), "text": text} for event, memory, text in events]
+        return json.dumps({"memory": rows})
+
+    llm.when(asks_about(said)).reply(answer)
+
+
 def test_add_keeps_the_new_fact_beside_the_old_one(with_bike: Memory, llm: ScriptedLLM) -> None:
     helmet = "User's bike helmet is a blue Giro helmet"
-    learns(llm, "blue Giro", claim(helmet))
-    decides(llm, (0, "ADD", None, None))
+    decides(llm, "blue Giro", ("ADD", "", helmet))
     say(with_bike, "My bike helmet is a blue Giro helmet.")
     assert statuses(with_bike) == {BIKE: "active", helmet: "active"}
 
 
 def test_update_puts_the_new_fact_in_the_place_of_the_old_one(with_bike: Memory, llm: ScriptedLLM) -> None:
     green = "User's bike is a green Cargo bike"
-    learns(llm, "green Cargo bike", claim(green))
-    decides(llm, (0, "UPDATE", 0, green))
+    decides(llm, "green Cargo bike", ("UPDATE", BIKE, green))
     say(with_bike, "I painted it: my bike is a green Cargo bike.")
     assert statuses(with_bike) == {BIKE: "superseded", green: "active"}
     [now] = facts(with_bike)
     [before] = with_bike.get_all(user_id=ALEX, statuses=["superseded"])
     assert before.superseded_by == now.id
-    assert len(asked(llm, RECONCILE)) == 1
 
 
 def test_delete_takes_out_what_no_longer_holds(with_bike: Memory, llm: ScriptedLLM) -> None:
-    sold = "User no longer has the red Cargo bike"
-    learns(llm, "sold my red", claim(sold, change="ended"))
-    decides(llm, (0, "DELETE", 0, None))
+    decides(llm, "sold my red", ("DELETE", BIKE, "User no longer has the red Cargo bike"))
     say(with_bike, "I sold my red Cargo bike, I no longer have it.")
     assert BIKE not in contents(facts(with_bike))
     [gone] = with_bike.get_all(user_id=ALEX, statuses=["forgotten", "superseded"])
@@ -85,22 +92,12 @@ def test_delete_takes_out_what_no_longer_holds(with_bike: Memory, llm: ScriptedL
 
 
 def test_none_adds_nothing_when_the_fact_is_known(with_bike: Memory, llm: ScriptedLLM) -> None:
-    learns(llm, "took my bike", claim("User owns a bike and it is red"))
-    decides(llm, (0, "NONE", 0, None))
+    decides(llm, "took my bike", ("NONE", BIKE, BIKE))
     [before] = facts(with_bike)
     say(with_bike, "I took my bike, it is red, to work.")
     assert statuses(with_bike) == {BIKE: "active"}
     [after] = facts(with_bike)
     assert (after.id, len(after.evidence)) == (before.id, 2)
-    assert len(asked(llm, RECONCILE)) == 1
-
-
-def test_none_that_would_lose_a_new_fact_adds_it_all_the_same(with_bike: Memory, llm: ScriptedLLM) -> None:
-    price = "User's red Cargo bike cost 4,200 euros"
-    learns(llm, "4,200 euros", claim(price))
-    decides(llm, (0, "NONE", 0, None))
-    say(with_bike, "My red Cargo bike cost 4,200 euros.")
-    assert statuses(with_bike) == {BIKE: "active", price: "active"}
 
 
 def test_add_update_delete_and_none_of_one_exchange_are_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -110,9 +107,8 @@ def test_add_update_delete_and_none_of_one_exchange_are_one_call(tmp_path: Path,
         "User's dentist is Dr. Weber in Elm Street",
     )
     learns(llm, "Oslo", *(claim(each) for each in known))
-    moved, dentist = "User's sister Anna lives in Rome", "User's dentist is Dr. Weber, in Elm Street"
-    ended, new = "User no longer has the gym membership at Fit Club", "User's brother Ben lives in Oslo"
-    learns(llm, "Rome", claim(moved), claim(ended, change="ended"), claim(dentist), claim(new))
+    moved, new = "User's sister Anna lives in Rome", "User's brother Ben lives in Oslo"
+    ended = "User no longer has the gym membership at Fit Club"
     with opened(tmp_path, llm, **PRESET) as memory:
         say(
             memory,
@@ -120,46 +116,20 @@ def test_add_update_delete_and_none_of_one_exchange_are_one_call(tmp_path: Path,
             "dentist, and the gym membership is at Fit Club.",
         )
         assert contents(facts(memory)) == sorted(known)
-        numbers: dict[str, int] = {}
-
-        def verdicts(request: Any) -> str:
-            shown = request.text.rpartition("\nMemories:\n")[2]
-            lines = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
-            memories = {line["says"]: line["memory"] for line in lines if "memory" in line}
-            numbers.update({line["says"]: line["statement"] for line in lines if "statement" in line})
-            told = {
-                moved: ("UPDATE", memories.get(known[0]), moved),
-                ended: ("DELETE", memories.get(known[1]), None),
-                dentist: ("NONE", memories.get(known[2]), None),
-                new: ("ADD", None, None),
-            }
-            return json.dumps(
-                {
-                    "decisions": [
-                        {"statement": at, "action": told[says][0], "memory": told[says][1], "text": told[says][2]}
-                        for says, at in numbers.items()
-                    ]
-                }
-            )
-
-        llm.when(RECONCILE).reply(verdicts)
+        events = (("UPDATE", known[0], moved), ("DELETE", known[1], ended), ("NONE", known[2], ""), ("ADD", "", new))
+        decides(llm, "Rome", *events)
         llm.clear()
         say(
             memory,
             "Anna, my sister, lives in Rome now. My brother Ben lives in Oslo. I no longer have the gym "
             "membership at Fit Club. And my dentist is Dr. Weber, in Elm Street.",
         )
-        assert (len(asked(llm, EXTRACT)), len(asked(llm, RECONCILE))) == (1, 1)
-        left = contents(facts(memory))
-        assert moved in left
-        assert new in left
-        assert known[0] not in left
-        assert known[1] not in left
-        assert len([each for each in left if "Dr. Weber" in each]) == 1
+        assert len(asked(llm, EXTRACT)) == 1
+        assert contents(facts(memory)) == sorted([moved, ended, new, known[2]])
 
 
 def test_only_the_users_message_gives_facts(tmp_path: Path, llm: ScriptedLLM) -> None:
-    invented = claim("User's favourite colour is mauve", by="assistant", turns=[2])
+    invented = claim("User's favourite colour is mauve", by="assistant", lines=[2])
     learns(llm, "red Cargo bike", claim(BIKE), invented)
     with opened(tmp_path, llm, **PRESET) as memory:
         said = exchange("My bike is a red Cargo bike.", "Your favourite colour is mauve, I think.")

@@ -10,12 +10,10 @@ from remember_samples import (
     ALEX,
     CONSOLIDATE,
     EXTRACT,
-    RECONCILE,
     SESSION,
     asked,
     claim,
     contents,
-    decides,
     exchange,
     facts,
     learns,
@@ -223,7 +221,6 @@ def test_a_fact_that_is_nearly_the_same_updates_and_one_that_is_not_is_created(
     learns(llm, "budget for Hawaii is", claim("User's budget for the Hawaii trip is $10,000"))
     learns(llm, "As I said", claim("The budget of the user for the Hawaii trip is $10,000"))
     learns(llm, "hotel costs", claim("The hotel of the Hawaii trip costs $5,000"))
-    decides(llm, (0, "ADD", None, None))
     with opened(tmp_path, llm, **AT_ONCE) as memory:
         for said in (
             "My budget for Hawaii is $10,000 for the trip.",
@@ -235,7 +232,7 @@ def test_a_fact_that_is_nearly_the_same_updates_and_one_that_is_not_is_created(
         assert len(kept) == 2
         budget = next(each for each in kept if "$10,000" in each.content)
         assert len(budget.evidence) == 2
-        assert len(asked(llm, RECONCILE)) <= 1
+        assert len(asked(llm, EXTRACT)) == 3
 
 
 def test_memories_of_a_project_are_seen_in_that_project_alone(tmp_path: Path) -> None:
@@ -253,7 +250,6 @@ async def test_10000_then_2000_added_then_12000_are_consolidated_into_one_memory
     after = "Hawaii trip budget: $12,000 (updated from initial $10,000)"
     for each in before:
         learns(llm, each, claim(each))
-    decides(llm, (0, "ADD", None, None))
     operations: list[dict[str, Any]] = [{"op": "update", "memory": 3, "content": after}]
     operations += [{"op": "end", "memory": at, "content": "It is no longer the budget"} for at in (1, 2)]
     llm.when(CONSOLIDATE).reply_json({"operations": operations})

@@ -24,7 +24,7 @@ from recollect.model.job import JobState
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.llm_faults import Fault, error_body, html_page, http_error, truncated
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.write import understand
+from recollect.write import learn
 from recollect.write.screening.log import WithoutSecrets
 
 KEY = "sk-proj-4f9aT1QdX7mB2zLw8RkV5nYc3HjE6uPs"
@@ -130,7 +130,7 @@ def test_nor_does_a_fault_of_ours_in_the_middle_of_a_job(tmp_path: Path, monkeyp
         except KeyError as error:
             raise ValueError(f"bad turn {turns[0].content!r}") from error
 
-    monkeypatch.setattr(understand, "find_by_rules", mistaken)
+    monkeypatch.setattr(learn, "select_facts", mistaken)
     with heard() as log, opened(tmp_path, worker=False, redact_turns=False, job_tries=2) as memory:
         beside = dead_letters(memory)
     assert "ValueError in test_log_privacy.py" in beside

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mirror_samples import body, said
-from remember_samples import EXTRACT, NOTHING, SUMMARY, claim, decides, learns
+from remember_samples import EXTRACT, NOTHING, SUMMARY, claim, learns
 from served_proxy import Served, chat, served
 
 from recollect.testing.llm_server import Recorded
@@ -134,7 +134,6 @@ def test_what_is_over_the_limit_goes_oldest_first_to_the_tombstones(
     for word in ("Oslo", "Rome"):
         told = f"User's house in {word} has a garden"
         learns(llm, f"house in {word}", claim(told))
-        decides(llm, (0, "ADD", None, None))
         proxy.post(chat(f"My house in {word} has a garden."))
         wait(lambda told=told: facts(tmp_path).get(told))
     [gone] = wait(lambda: list(tmp_path.glob("entries/deleted/default/facts/*.md")))

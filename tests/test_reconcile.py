@@ -20,8 +20,8 @@ SCOPE = Scope("alex", "", "s")
 
 def memory(content: str, id: str = "m1", **fields: Any) -> MemoryRecord:
     return MemoryRecord(
-        id=id, scope=SCOPE, level=Level.USER, type=MemoryType.SEMANTIC, category=fields.pop("category", Category.FACT),
-        content=content, created_at=AT, updated_at=AT, **fields,
+        id=id, scope=SCOPE, level=Level.USER, type=MemoryType.SEMANTIC,
+        category=fields.pop("category", Category.FACT), content=content, created_at=AT, updated_at=AT, **fields,
     )  # fmt: skip
 
 

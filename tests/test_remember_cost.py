@@ -11,15 +11,14 @@ from remember_samples import (
     ALEX,
     BIKE,
     EXTRACT,
-    RECONCILE,
     SAID,
     SESSION,
     TALK,
     asked,
     asks_about,
+    changes,
     claim,
     contents,
-    decides,
     exchange,
     facts,
     learns,
@@ -31,7 +30,7 @@ from remember_samples import (
 
 from recollect.testing.llm_server import Recorded
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.write import understand
+from recollect.write import learn
 
 
 def test_when_the_days_tokens_are_spent_rules_learn_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -69,22 +68,20 @@ def test_greetings_and_empty_talk_cost_no_call(tmp_path: Path, llm: ScriptedLLM,
         assert facts(memory) == []
 
 
-def test_an_ordinary_exchange_is_one_call_and_two_when_neighbours_need_deciding(
-    tmp_path: Path, llm: ScriptedLLM
-) -> None:
+def test_an_exchange_is_one_call_whatever_it_changes(tmp_path: Path, llm: ScriptedLLM) -> None:
     green = "User's bike is a green Cargo bike"
     learns(llm, SAID, claim(BIKE))
-    learns(llm, "green", claim(green))
-    decides(llm, (0, "UPDATE", 0, green))
+    changes(llm, "green", "update", BIKE, green)
     with opened(tmp_path, llm) as memory:
         say(memory, SAID)
         assert len(asked(llm)) == 1
         say(memory, SAID)
         assert len(asked(llm)) == 2
         say(memory, "I painted it: my bike is a green Cargo bike.")
-        assert (len(asked(llm, EXTRACT)), len(asked(llm, RECONCILE)), len(asked(llm))) == (3, 1, 4)
+        assert (len(asked(llm, EXTRACT)), len(asked(llm))) == (3, 3)
+        assert contents(facts(memory)) == [green]
         spent = {each.step: each.calls for each in memory.usage(user_id=ALEX, parts=["step"])}
-        assert spent == {"extract": 3, "reconcile": 1}
+        assert spent == {"extract": 3}
         assert sum(each.tokens_in for each in memory.usage(user_id=ALEX)) > 0
 
 
@@ -150,14 +147,14 @@ def test_what_was_asked_for_a_job_that_fails_afterwards_is_on_the_bill_once(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learns(llm, SAID, claim(BIKE))
-    settle, failures = understand.resolve, [ValueError("a fault of ours")]
+    settle, failures = learn.reconcile, [ValueError("a fault of ours")]
 
     def fails_once(*given: Any, **options: Any) -> Any:
         if failures:
             raise failures.pop()
         return settle(*given, **options)
 
-    monkeypatch.setattr(understand, "resolve", fails_once)
+    monkeypatch.setattr(learn, "reconcile", fails_once)
     with opened(tmp_path, llm) as memory:
         say(memory, SAID)
         assert contents(facts(memory)) == [BIKE]

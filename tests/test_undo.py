@@ -14,7 +14,7 @@ from recollect.model.memory import MemoryRecord
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.remember_samples import claim, decides, exchange, learns, opened
+from tests.remember_samples import changes, claim, exchange, learns, opened
 
 
 @pytest.fixture
@@ -157,8 +157,8 @@ class TestWhatAModelEnded:
     @pytest.mark.parametrize(
         ("said", "told"),
         [
-            ("I dislike the tennis lessons", claim("User dislikes the tennis lessons with Olga")),
-            ("My tennis lessons are over", claim("User's tennis lessons are over", change="ended")),
+            ("I dislike the tennis lessons", {"content": "User gave up the tennis lessons with Olga"}),
+            ("My tennis lessons are over", {"content": "User's tennis lessons are over"}),
         ],
         ids=["and-something-added", "and-no-more"],
     )
@@ -167,8 +167,7 @@ class TestWhatAModelEnded:
     ) -> None:
         with ScriptedLLM() as llm, opened(tmp_path, llm) as memory:
             learns(llm, "I have tennis lessons with Olga", claim("User has tennis lessons with Olga"))
-            learns(llm, said, told)
-            decides(llm, (0, "DELETE", 0, None))
+            changes(llm, said, "end", "tennis lessons with Olga", **told)
             for each in ("I have tennis lessons with Olga", said):
                 memory.remember(exchange(each), user_id="a", session_id="s", wait=True)
             ended = contents(memory)
@@ -181,16 +180,15 @@ class TestWhatAModelEnded:
     def test_what_another_session_ended_is_not_brought_back(self, tmp_path: Path) -> None:
         with ScriptedLLM() as llm, opened(tmp_path, llm, worker=False) as memory:
             learns(llm, "I have tennis lessons with Olga", claim("User has tennis lessons with Olga"))
-            learns(llm, "lessons are over", claim("User's tennis lessons are over", change="ended"))
+            changes(llm, "lessons are over", "end", "tennis lessons with Olga", "User's tennis lessons are over")
             learns(llm, "I play chess", claim("User plays chess"))
-            decides(llm, (0, "DELETE", 0, None))
             memory.remember(exchange("I have tennis lessons with Olga"), user_id="a", session_id="s", wait=True)
             for session, said in (("t", "My tennis lessons are over"), ("u", "I play chess")):
                 memory.remember(exchange(said), user_id="a", session_id=session, wait=False)
             memory.work()
-            assert contents(memory) == {"User plays chess"}
+            assert contents(memory) == {"User plays chess", "User's tennis lessons are over"}
             memory.undo(user_id="a")
-            assert contents(memory) == set()
+            assert contents(memory) == {"User's tennis lessons are over"}
 
 
 def facts(memory: Memory) -> list[MemoryRecord]:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from extract_samples import turn
-from recollect.write.settling.reconcile_answer import Asked
-from recollect.write.settling.same import ready
 from remember_samples import claim, contents, facts, learns, opened, say
 
 from recollect.conversation.asking import tidied

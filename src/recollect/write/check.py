@@ -41,7 +41,10 @@ def check_operations(
     facts: list[ExtractedFact] = []
     rejected: list[str] = []
     for operation in operations:
-        if operation.op is None:
+        if operation.op is None and (known := _target(operation, batch)) is not None:
+            # Said again: the memory gains evidence.
+            operation = replace(operation, op=Op.ADD, content=known.content)
+        elif operation.op is None:
             rejected.append(f"nothing new: {operation.content[:100]}")
             continue
         fact = _fact(operation, batch, now)

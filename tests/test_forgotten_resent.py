@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from recollect.model.change import By
 from recollect.model.erase import Erase, Target
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.service import Service
 from recollect.settings import Settings
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.upkeep.spilled import Spilled
+from recollect.wiring import spill_folder
 
 ANN = Scope("ann")
 NAMED = Scope("ann", "", "monday")
@@ -228,6 +232,20 @@ async def test_of_a_history_without_answers_the_last_message_is_new(memory: Asyn
     kept = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
     assert [turn.content for turn in kept] == [JOB]
     assert [turn.content for turn in await memory.remember(ILL, user_id="ann", session_id="s")] == [ILL]
+
+
+async def test_forgetting_everything_reaches_turns_that_wait_on_disk(memory: AsyncMemory, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, learn="off")
+    folder = spill_folder(settings)
+    folder.mkdir(parents=True)
+    waiting = Spilled(NAMED, {**user(ILL), "turn_id": "t1"}, now() - timedelta(hours=1))
+    (folder / "1.jsonl").write_bytes(waiting.to_line())
+    async with AsyncMemory(settings=settings) as server:
+        await server.delete_all(user_id="ann")
+        for id in ("t1", "t2"):
+            late = [{**waiting.message, "turn_id": id}]
+            await (await server._open()).remember(NAMED, late, by=BY, given_at=waiting.given_at)
+        assert await server.turns(user_id="ann", session_id="monday") == []
 
 
 async def test_backups_and_exports_carry_what_recognises_it(memory: AsyncMemory, tmp_path: Path) -> None:

@@ -227,10 +227,10 @@ class Service:
         by = replace(self._redacting.by(by), batch=new_id())
         is_whole = listing.filter == EVERYTHING
         while page := await self._ledger.find(scope, listing):
-            goes_too: list[MemoryRecord] = []
+            related: list[MemoryRecord] = []
             if not is_whole or scope != Scope(scope.user):
-                goes_too = await forgetting.related(page.records, ledger=self._ledger, whole=is_whole)
-            await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *goes_too)], by=by)
+                related = await forgetting.related(page.records, ledger=self._ledger, whole=is_whole)
+            await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
             count += len(page)
         self.care.threads.forget(scope.user)
         return count

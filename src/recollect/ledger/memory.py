@@ -158,7 +158,7 @@ class MemoryLedger(MemoryTurns):
         for id, vector in vectors.items():
             user.rows[id].vectors[self._model] = vector
         self._write_lines(user, planned, batch=batch, by=by)
-        self._write_burials(scope.user, planned)
+        self._write_tombstones(scope.user, planned)
         self.on_change(scope.user)
         return Applied(batch, tuple(planned.outcomes))
 

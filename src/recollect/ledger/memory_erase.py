@@ -82,7 +82,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
         links = _links(user)
         seeds = seeds_of(links, scope, what.target, noted.ids)
         result = cascade(links, seeds, with_older=what.target is Target.MEMORY, hide=what.hide)
-        self._bury_erased(scope.user, user, result.gone)
+        self._add_for_erased(scope.user, user, result.gone)
         counts = _remove(user, result.gone)
         counts["replies"] += self._drop_answers(scope.user, result.gone)
         by_id = what.target in (Target.TURN, Target.MEMORY)
@@ -102,7 +102,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
         return replace(receipt, remade=(*result.remade, *blanked), stays=stays, hidden=result.hidden)
 
     def _erase_user(self, name: str, user: User, noted: Erasure) -> dict[str, int]:
-        self._bury_erased(name, user, user.rows)
+        self._add_for_erased(name, user, user.rows)
         counts = _counted([row.record for row in user.rows.values()])
         counts |= {
             "vectors": sum(len(row.vectors) for row in user.rows.values()),
@@ -188,7 +188,7 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             old = [each.id for each in records if each.status is Status.FORGOTTEN and each.updated_at < before]
             if old:
                 gone = older_than(_links(user), old)
-                self._bury_erased(name, user, gone, purged=True)
+                self._add_for_erased(name, user, gone, purged=True)
                 total.update(_remove(user, gone), replies=self._drop_answers(name, gone))
                 user.epoch += 1
         return Cleared("ledger", dict(total))

@@ -1,4 +1,4 @@
-"""Which turns a batch of changes buries and which it brings back; pure, so that every ledger decides alike."""
+"""Decide which tombstones a batch of changes adds and removes; pure, so that every ledger decides alike."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from recollect.model.turn import Role, Turn
 
 
 @dataclass(slots=True)
-class Burials:
+class TombstoneChanges:
     """The (role, text) of turns that need a tombstone, and of those that lose theirs."""
 
-    buried: list[tuple[str, str]] = field(default_factory=list)
-    raised: list[tuple[str, str]] = field(default_factory=list)
+    added: list[tuple[str, str]] = field(default_factory=list)
+    removed: list[tuple[str, str]] = field(default_factory=list)
 
 
-def burials_of(planned: Plan) -> Burials:
-    """Return what a plan does to turns: forgotten ones and former wordings are buried, restored ones raised.
+def tombstone_changes(planned: Plan) -> TombstoneChanges:
+    """Return what a plan does to turns: forgotten ones and former wordings get tombstones, restored ones lose them.
 
-    What is said anew raises nothing: the history that was forgotten before it can still be resent.
+    A turn that is appended anew keeps the tombstone of its text: the older history can still be resent.
     """
-    found = Burials()
+    found = TombstoneChanges()
     for record in planned.added.values():
         if record.category is Category.TURN and record.status is Status.FORGOTTEN:
-            found.buried.append(said_in(record))
+            found.added.append(role_and_text(record))
     for id, record in planned.changed.items():
         before = planned.originals[id]
         if record.category is not Category.TURN:
             continue
         if record.content != before.content and before.status is Status.ACTIVE:
-            found.buried.append(said_in(before))
+            found.added.append(role_and_text(before))
         if (record.status, record.content) == (before.status, before.content):
             continue
         if record.status is Status.FORGOTTEN:
-            found.buried.append(said_in(record))
+            found.added.append(role_and_text(record))
         elif record.status is Status.ACTIVE:
-            found.raised.append(said_in(record))
+            found.removed.append(role_and_text(record))
     return found
 
 
-def said_in(record: MemoryRecord) -> tuple[str, str]:
+def role_and_text(record: MemoryRecord) -> tuple[str, str]:
     """Return the role and the text of a turn's memory."""
     return str(record.detail.get("role", Role.USER)), record.content
 
 
 def resent(
-    turns: Sequence[Turn], keys: Sequence[str], buried: Mapping[str, datetime], *, given_at: datetime
+    turns: Sequence[Turn], keys: Sequence[str], forgotten_at: Mapping[str, datetime], *, given_at: datetime
 ) -> set[str]:
     """Return the ids of turns that were given before the same words were forgotten, or that name an erased turn."""
     found = set()
     for turn in turns:
         texts, ids = digests_of(keys, turn)
-        if any(buried[text] > given_at for text in texts & buried.keys()) or ids & buried.keys():
+        if any(forgotten_at[text] > given_at for text in texts & forgotten_at.keys()) or ids & forgotten_at.keys():
             found.add(turn.id)
     return found
 
@@ -65,7 +65,7 @@ def resent(
 class Tombstones(Protocol):
     """Recognises what was forgotten or erased."""
 
-    async def tombstoned(self, user: str, said: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         """Return those of some messages, as (role, text), that match a forgotten or erased turn of the user."""
         ...
 

@@ -56,8 +56,8 @@ async def related(records: Sequence[MemoryRecord], *, ledger: Ledger, whole: boo
         for id in statements.keys() & set(record.evidence):
             statements[id] = [*statements[id], record.content]
     answers = [] if whole else await _repetitions(turns, statements, ledger)
-    given = {record.id for record in records}
-    found = {each.id: each for each in (*turns, *learned, *answers) if each.id not in given}
+    named = {record.id for record in records}
+    found = {each.id: each for each in (*turns, *learned, *answers) if each.id not in named}
     return list(found.values())
 
 

@@ -29,9 +29,9 @@ def tail_start(roles: Sequence[str]) -> int:
     return next((at + 1 for at in range(last - 1, -1, -1) if roles[at] == Role.ASSISTANT), 0)
 
 
-async def forgotten_in(user: str, said: Sequence[tuple[str, str]], ledger: Tombstones) -> frozenset[int]:
+async def forgotten_in(user: str, messages: Sequence[tuple[str, str]], ledger: Tombstones) -> frozenset[int]:
     """Return the numbers of the messages, as (role, text), that are history and match a tombstone."""
-    history = said[: tail_start([role for role, _ in said])]
+    history = messages[: tail_start([role for role, _ in messages])]
     if not history or not await ledger.has_tombstones(user):
         return frozenset()
     spellings = [((role, text), (role, _as_stored(text))) for role, text in history]

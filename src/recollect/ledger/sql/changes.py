@@ -28,7 +28,7 @@ from recollect.ledger.sql.jobs import is_known
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.records import INSERT, SELECTED, UPDATE, from_row, to_row
 from recollect.ledger.sql.terms import length_of, words_of
-from recollect.ledger.sql.tombstones import write_burials
+from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import Engine, Tx, one
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
 from recollect.ledger.undo import reverts, taken_back
@@ -209,7 +209,7 @@ async def write_plan(tx: Tx, writer: Writer, owner: Owner, plan: Plan, *, batch:
     await put_evidence(tx, owner.name, plan, rows)
     await put_vectors(tx, writer.model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
     await _write_lines(tx, owner, plan, batch=batch, by=by)
-    await write_burials(tx, owner.name, plan)
+    await write_tombstones(tx, owner.name, plan)
 
 
 async def _reword(tx: Tx, writer: Writer, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:

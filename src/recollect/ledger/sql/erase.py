@@ -13,7 +13,7 @@ from recollect.ledger.cascade import Cascade, Link, cascade, check_found, link, 
 from recollect.ledger.sql import erase_beside as beside
 from recollect.ledger.sql.changes import Owner, Writer, apply, lock_user
 from recollect.ledger.sql.erase_terms import drop_terms, pages
-from recollect.ledger.sql.tombstones import bury_erased, bury_user
+from recollect.ledger.sql.tombstones import add_for_erased, add_for_user
 from recollect.ledger.sql.tx import LOG, Scrubbed, Tx, one
 from recollect.model.change import By, Change, Forget, Restore, Update
 from recollect.model.erase import Cleared, Erase, Erasure, Receipt, Remade, Target, user_digest
@@ -94,7 +94,7 @@ class _Part:
 async def _erase_some(tx: Tx, writer: Writer, owner: Owner, links: dict[str, Link], part: _Part, by: By) -> Erased:
     seeds, erased = seeds_of(links, part.scope, part.target, part.ids), part.erased
     result = cascade(links, seeds, with_older=part.target is Target.MEMORY, hide=part.hide)
-    await bury_erased(tx, owner.name, result.gone)
+    await add_for_erased(tx, owner.name, result.gone)
     await _remove(tx, writer, owner, result.gone, erased.counts)
     named = part.target in (Target.TURN, Target.MEMORY)
     if not named:
@@ -118,7 +118,7 @@ async def _erase_some(tx: Tx, writer: Writer, owner: Owner, links: dict[str, Lin
 
 
 async def _erase_user(tx: Tx, writer: Writer, owner: Owner, erased: Erased) -> Erased:
-    await bury_user(tx, owner.name)
+    await add_for_user(tx, owner.name)
     await drop_terms(tx, writer, owner, None)
     params = {"user": owner.name}
     turns = await one(tx, "SELECT count(*) FROM turns WHERE user_id = :user", params)
@@ -211,7 +211,7 @@ async def purge(tx: Tx, writer: Writer, before: datetime) -> dict[str, int]:
         )
         gone = older_than(await _links(tx, user), [id for (id,) in forgotten])
         found: dict[str, int] = {}
-        await bury_erased(tx, user, gone, purged=True)
+        await add_for_erased(tx, user, gone, purged=True)
         await _remove(tx, writer, owner, gone, found)
         await beside.drop_mentions(tx, user, gone, found)
         await tx.run("UPDATE users SET epoch = epoch + 1 WHERE number = :number", {"number": owner.number})

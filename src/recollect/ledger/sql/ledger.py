@@ -27,7 +27,7 @@ from recollect.ledger.sql.migrate import migrate
 from recollect.ledger.sql.model_states import SqlModelStates
 from recollect.ledger.sql.postings import PostingCache
 from recollect.ledger.sql.replies import SqlReplies
-from recollect.ledger.sql.tombstones import SqlTombstones, bury_forgotten, is_filled
+from recollect.ledger.sql.tombstones import SqlTombstones, add_for_forgotten, is_filled
 from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, whose
 from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobs
 from recollect.ledger.terms import TERMS_RULES
@@ -75,7 +75,7 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
             if await engine.read(upkeep.terms_version, of=NOBODY, quick=True) != TERMS_RULES:
                 await ledger.rebuild_terms()
             if not await engine.read(is_filled, of=NOBODY, quick=True):
-                await engine.write(bury_forgotten, of=EVERYONE)
+                await engine.write(add_for_forgotten, of=EVERYONE)
         except BaseException:
             await engine.close()
             raise

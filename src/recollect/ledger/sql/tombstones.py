@@ -8,7 +8,7 @@ from datetime import datetime
 from recollect.ledger.plan import Plan
 from recollect.ledger.sql.migrate import meta, set_meta
 from recollect.ledger.sql.tx import Engine, Tx
-from recollect.ledger.tombstones import burials_of, resent
+from recollect.ledger.tombstones import resent, tombstone_changes
 from recollect.model.erase import user_digest
 from recollect.model.times import from_micros, now, to_micros
 from recollect.model.tombstone import TombstoneSet, digests_of, id_digest, text_digest, user_key
@@ -19,24 +19,24 @@ _FILLED = "tombstones_filled"
 _PAGE = 1000
 
 
-async def write_burials(tx: Tx, user: str, planned: Plan) -> None:
+async def write_tombstones(tx: Tx, user: str, planned: Plan) -> None:
     """Write the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
-    found = burials_of(planned)
-    if found.raised and (keys := await _keys(tx, user)):
-        digests = [text_digest(key, *said) for said in found.raised for key in keys]
+    found = tombstone_changes(planned)
+    if found.removed and (keys := await _keys(tx, user)):
+        digests = [text_digest(key, *message) for message in found.removed for key in keys]
         await tx.run(
             f"DELETE FROM tombstones WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
             {"user": user_digest(user), "digests": digests},
         )
-    if found.buried:
+    if found.added:
         key = await _own_key(tx, user)
-        await _put(tx, user, [text_digest(key, *said) for said in found.buried], planned.at)
+        await _put(tx, user, [text_digest(key, *message) for message in found.added], planned.at)
 
 
-async def bury_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool = False) -> None:
+async def add_for_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool = False) -> None:
     """Write the tombstones of turns that are about to be erased: of their ids and, unless purged, of their texts.
 
-    The texts of purged turns were buried when they were forgotten.
+    The texts of purged turns have theirs since they were forgotten.
     """
     key, at, ordered = await _own_key(tx, user), now(), sorted(ids)
     for start in range(0, len(ordered), _PAGE):
@@ -49,13 +49,13 @@ async def bury_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool =
         await _put(tx, user, [*texts, *(id_digest(key, id) for id, _, _ in rows)], at)
 
 
-async def bury_user(tx: Tx, user: str) -> None:
+async def add_for_user(tx: Tx, user: str) -> None:
     """Write the tombstones of all turns of a user who is about to be erased."""
     rows = await tx.rows("SELECT id FROM turns WHERE user_id = :user", {"user": user})
-    await bury_erased(tx, user, [id for (id,) in rows])
+    await add_for_erased(tx, user, [id for (id,) in rows])
 
 
-async def bury_forgotten(tx: Tx) -> None:
+async def add_for_forgotten(tx: Tx) -> None:
     """Write the tombstones of turns that were forgotten before there were any, once for a ledger."""
     rows = await tx.rows(
         "SELECT t.user_id, t.role, m.content, m.updated_at FROM turns t "
@@ -78,14 +78,14 @@ async def resent_turns(tx: Tx, user: str, turns: Sequence[Turn], given_at: datet
     if not keys:
         return set()
     digests = {digest for turn in turns for part in digests_of(keys, turn) for digest in part}
-    return resent(turns, keys, await _buried(tx, user, digests), given_at=given_at)
+    return resent(turns, keys, await _find_times(tx, user, digests), given_at=given_at)
 
 
-async def tombstoned(tx: Tx, user: str, said: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+async def tombstoned(tx: Tx, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
     """Return those of some messages that match a tombstone."""
     keys = await _keys(tx, user)
-    digests = {each: {text_digest(key, *each) for key in keys} for each in said} if keys else {}
-    found = await _buried(tx, user, set().union(*digests.values())) if digests else {}
+    digests = {each: {text_digest(key, *each) for key in keys} for each in messages} if keys else {}
+    found = await _find_times(tx, user, set().union(*digests.values())) if digests else {}
     return frozenset(each for each, own in digests.items() if own & found.keys())
 
 
@@ -114,7 +114,7 @@ async def put_tombstones(tx: Tx, user: str, found: TombstoneSet) -> None:
         await _put(tx, user, [digest], at)
 
 
-async def _buried(tx: Tx, user: str, digests: Collection[str]) -> dict[str, datetime]:
+async def _find_times(tx: Tx, user: str, digests: Collection[str]) -> dict[str, datetime]:
     rows = await tx.rows(
         "SELECT digest, forgotten_at FROM tombstones "
         f"WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
@@ -151,8 +151,8 @@ class SqlTombstones:
 
     _engine: Engine
 
-    async def tombstoned(self, user: str, said: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        return await self._engine.read(lambda tx: tombstoned(tx, user, said), of=user)
+    async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        return await self._engine.read(lambda tx: tombstoned(tx, user, messages), of=user)
 
     async def has_tombstones(self, user: str) -> bool:
         return await self._engine.read(lambda tx: has_tombstones(tx, user), of=user, quick=True)

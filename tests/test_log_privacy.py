@@ -143,9 +143,15 @@ def test_nor_does_a_fault_of_ours_in_the_middle_of_a_job(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError, OSError, RuntimeError])
 def test_nor_does_an_embedder_that_repeats_its_texts(tmp_path: Path, kind: type[Exception]) -> None:
-    embedder = FakeEmbedder(16)
+    class Repeating(FakeEmbedder):
+        async def embed(self, texts: Any, **options: Any) -> Any:
+            if self.fail_with is not None:
+                raise kind(f"cannot embed: {' '.join(texts)}")
+            return await super().embed(texts, **options)
+
+    embedder = Repeating(16)
     with heard() as log, Memory(home=tmp_path, embedder=embedder) as memory:
-        embedder.fail_with = kind(f"cannot embed: {SAID}")
+        embedder.fail_with = kind("with its texts")
         memory.remember(user(SAID), **TALK, wait=True)
         memory.add(SAID, user_id=ALEX)
         memory.search(SAID, user_id=ALEX)

@@ -91,7 +91,7 @@ def _queries(turns: Sequence[Turn], weight: float) -> list[tuple[str, float]]:
 async def _standing(scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
     """Return keyed facts, the most important first, then standing instructions, the newest first."""
     keyed = await ledger.keyed(scope, STATEMENTS, least=0.0, limit=_MAX_KEYED)
-    instructions = await ledger.find(scope, Listing(filter=_INSTRUCTIONS, limit=_STANDING))
+    instructions = await ledger.find(scope, Listing(filter=_INSTRUCTIONS, visible=True, limit=_STANDING))
     return [*keyed, *(each for each in instructions if each.key is None)]
 
 

@@ -1,6 +1,6 @@
 """Search: from a question to the memories that answer it, best first, with the reasons.
 
-gather -> fuse -> rerank -> rank -> freshen -> threshold -> select -> explain; each step has a file of its own.
+gather -> fuse -> rerank -> rank -> prefer newest -> threshold -> select -> explain; each step has a file of its own.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from recollect.read.candidate import Candidate
 from recollect.read.dictated import apart
 from recollect.read.explain import explain
 from recollect.read.fetch import Closer, fetch
-from recollect.read.freshen import freshen
 from recollect.read.fuse import Fusion, fuse
 from recollect.read.gather import Gathered, Wanted, gather
+from recollect.read.prefer_newest import prefer_newest
 from recollect.read.question import look_at
 from recollect.read.rank import Weights, rank
 from recollect.read.rerank import reconsider, rerank
@@ -151,8 +151,9 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     weights = replace(taste.weights, recency=0.0) if asked.periods else taste.weights
     moment = asked.as_of or now()
     good = rank(good, weights, now=moment)
-    if not asked.periods:
-        good = freshen(good, await _vectors(found, good), question)
+    if not asked.periods and asked.as_of is None:
+        vectors = await _vectors(found, good)
+        good = prefer_newest(good, vectors, question, ruler=found.outlook.ruler, limit=asked.limit)
     clock.mark("rank")
     choice = Choice(
         limit=asked.limit,

@@ -1,11 +1,11 @@
-"""Train the blend that judges candidates (`read/blend.toml`) and the one that tells updates (`read/freshen.toml`).
+"""Train the blend that judges candidates (`read/blend.toml`).
 
     python -m evals.train_blend locomo=locomo.json longmemeval=longmemeval.json beam=beam.json
 
 Give several sets of conversations: each weighs the same, so that no one of them is fitted. Questions of other people
 are asked too, and small parts of each conversation are used as if they were all there is, so that the blend learns
 what nothing looks like, and what little looks like. It prints how well each set is ranked by weights that were fitted
-without the conversation asked, and writes both files.
+without the conversation asked, and writes the file.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from pathlib import Path
 import numpy as np
 
 import recollect.read
-from evals.fitting import Asked, balanced, fit_listwise, fit_logistic, ndcg_at, platt, recall_at
+from evals.fitting import Asked, balanced, fit_listwise, ndcg_at, platt, recall_at
 from evals.material import IDLE, Material, materials
 from recollect import AsyncMemory
 from recollect.evaluation.benchmarks import load
 from recollect.evaluation.subject import USER, as_message
 from recollect.language.when import periods
-from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.read.candidate import Candidate
-from recollect.read.fetch import parts_of
-from recollect.read.freshen import LOOKED_AT, PAIR_SIGNALS, pair_table
 from recollect.read.fuse import Blend
 from recollect.read.gather import Gathered, Wanted, gather
 from recollect.read.question import look_at
@@ -43,10 +39,6 @@ from recollect.settings import Settings
 FOLDS = 5
 POOL = 120
 WEIGHT_OF_SMALL = 0.5
-# Questions whose answers are several statements of one fact, of which the newest holds.
-UPDATES = "knowledge"
-# A wrong move costs rank everywhere, a missed one only where something changed.
-CAUTION = 2.0
 READ = Path(recollect.read.__file__).parent
 
 
@@ -136,57 +128,16 @@ def report(folds: Sequence[int], asked: Sequence[Sequence[Asked]]) -> None:
         print(f"  {group:28s} {len(pairs):5d} questions   R@10 {recall:.4f}   NDCG@10 {ndcg:.4f}   (held out)")
 
 
-async def collect_pairs(material: Material, home: Path, blend: Blend) -> tuple[list[np.ndarray], list[bool]]:
-    """Pairs of candidates where moving the newer up would be right, and where it would be wrong."""
-    tables, right = [], []
-    async with held(material, home) as open_:
-        for question in material.conversation.questions:
-            if not question.gold:
-                continue
-            found, table = await open_.ask(question.text)
-            first = await _ranked(open_, found, table, blend)
-            vectors = await found.view.vectors(np.array([each.row for each in first], np.int64))
-            pairs = pair_table(first, vectors, look_at(question.text))
-            changed = UPDATES in question.category and len(question.gold) > 1
-            order = {turn.id: at for at, turn in enumerate(material.conversation.turns)}
-            newest = max(question.gold, key=lambda id: order[id])
-            for (old, new), row in zip(pairs.places, pairs.table, strict=True):
-                older, newer = (open_.rows[first[at].row] for at in (old, new))
-                if older in question.gold and (newer not in question.gold or (changed and newer == newest)):
-                    tables.append(row)
-                    right.append(newer in question.gold)
-    return tables, right
-
-
-async def _ranked(open_: Held, found: Gathered, table: np.ndarray, blend: Blend) -> list[Candidate]:
-    relevance = blend.relevance(table, found.outlook.count)
-    order = np.argsort(-relevance, kind="stable")[:LOOKED_AT]
-    rows = {int(found.pool.rows[at]): int(at) for at in order}
-    seen = await open_.finders.ledger.fetch(Scope(USER), list(rows), filter=EVERYTHING)
-    records = {each.row: each.record for each in seen}
-    return [
-        Candidate(at, row, records[row], float(relevance[at]), parts=parts_of(found, at)) for row, at in rows.items()
-    ]
-
-
-def fit_pairs(tables: Sequence[np.ndarray], right: Sequence[bool]) -> Blend:
-    """Weights that tell an update from something else."""
-    answers = np.array(right, float)
-    weights = np.where(answers > 0, 1 / answers.sum(), CAUTION / (1 - answers).sum())
-    base, scaled = fit_logistic(np.array(tables, float), answers, weights, ridge=0.01)
-    return Blend(base, scaled.astype(np.float32))
-
-
-def write(path: Path, blend: Blend, names: Sequence[str], told: str) -> None:
+def write(path: Path, blend: Blend) -> None:
     """A readable file of weights."""
     lines = [
-        f"# {told}",
+        "# What each signal adds to the log-odds that a candidate answers.",
         "# Written by evals/train_blend.py; see docs/evaluation.md.",
         "",
         f"base = {blend.base:.3f}",
     ]
     lines += ["", "[weights]"]
-    lines += [f"{name} = {weight:.3f}" for name, weight in zip(names, blend.weights, strict=True)]
+    lines += [f"{name} = {weight:.3f}" for name, weight in zip(SIGNALS, blend.weights, strict=True)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -205,18 +156,7 @@ async def train(sets: Sequence[str]) -> None:
                 print(f"{at} of {len(work)} conversations", file=sys.stderr)
 
         report(folds, asked)
-        blend = fit([each for own in asked for each in own])
-        write(READ / "blend.toml", blend, SIGNALS, "What each signal adds to the log-odds that a candidate answers.")
-        tables, right = [], []
-        for material, own in zip(work, homes, strict=True):
-            if not material.small:
-                rows, marks = await collect_pairs(material, own, blend)
-                tables, right = tables + rows, right + marks
-        pairs = fit_pairs(tables, right)
-        write(
-            READ / "freshen.toml", pairs, PAIR_SIGNALS, "What tells a newer statement of a fact from something else."
-        )
-        print(f"  {sum(right)} updates among {len(right)} pairs")
+        write(READ / "blend.toml", fit([each for own in asked for each in own]))
 
 
 if __name__ == "__main__":

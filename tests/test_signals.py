@@ -15,7 +15,6 @@ from recollect.index.protocol import Traits
 from recollect.language.when import periods
 from recollect.model.result import Traced
 from recollect.model.traits import Trait
-from recollect.read.freshen import PAIR_SIGNALS, learned_pairs
 from recollect.read.fuse import column, learned_blend, read_blend
 from recollect.read.question import look_at
 from recollect.read.ruler import Ruler
@@ -217,13 +216,13 @@ def test_a_name_nobody_ever_spoke_of_is_unknown(memory: Memory) -> None:
 
 
 def test_every_weight_names_a_signal() -> None:
-    for file, names, learned in (("blend", SIGNALS, learned_blend()), ("freshen", PAIR_SIGNALS, learned_pairs())):
-        text = Path(recollect.read.fuse.__file__).with_name(f"{file}.toml").read_text(encoding="utf-8")
-        assert read_blend(text, names).weights.tolist() == learned.weights.tolist()
-        assert learned.weights.shape == (len(names),)
-        assert np.isfinite(learned.weights).all()
+    text = Path(recollect.read.fuse.__file__).with_name("blend.toml").read_text(encoding="utf-8")
+    learned = learned_blend().weights
+    assert read_blend(text, SIGNALS).weights.tolist() == learned.tolist()
+    assert learned.shape == (len(SIGNALS),)
+    assert np.isfinite(learned).all()
     assert len(set(SIGNALS)) == len(SIGNALS)
-    assert learned_blend().weights.any()
+    assert learned.any()
 
 
 def test_a_file_that_weighs_an_unknown_signal_is_refused() -> None:

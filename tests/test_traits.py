@@ -17,7 +17,7 @@ from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
 from recollect.model.talk import without_talk
 from recollect.model.traits import Trait, flags_in, folded_name, speaker_of, traits_of, words_in
-from recollect.read import freshen, question
+from recollect.read import question, statement_pairs
 from recollect.read.question import look_at, named_among, without_names
 from recollect.testing.suite_samples import ODD_TEXTS
 
@@ -176,7 +176,7 @@ def expressions(*modules: ModuleType) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("expression", expressions(traits, talk, question, freshen))
+@pytest.mark.parametrize("expression", expressions(traits, talk, question, statement_pairs))
 def test_an_expression_takes_no_longer_than_its_text(expression: re.Pattern[str]) -> None:
     for worst in _WORST:
         text = worst * (100_000 // len(worst)) + "\x00"

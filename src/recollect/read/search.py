@@ -1,6 +1,6 @@
 """Search: from a question to the memories that answer it, best first, with the reasons.
 
-gather -> fuse -> current -> rerank -> rank -> freshen -> threshold -> select -> explain; each step has its own file.
+gather -> fuse -> current -> rerank -> rank -> prefer newest -> threshold -> select -> explain; a file for each step.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from recollect.read.current import replace_stale_turns
 from recollect.read.dictated import apart
 from recollect.read.explain import explain
 from recollect.read.fetch import Closer, fetch
-from recollect.read.freshen import freshen
 from recollect.read.fuse import Fusion, fuse
 from recollect.read.gather import Gathered, Wanted, gather
+from recollect.read.prefer_newest import prefer_newest
 from recollect.read.question import look_at
 from recollect.read.rank import Weights, rank
 from recollect.read.rerank import reconsider, rerank
@@ -155,8 +155,9 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     weights = replace(taste.weights, recency=0.0) if asked.periods else taste.weights
     moment = asked.as_of or now()
     good = rank(good, weights, now=moment)
-    if not asked.periods:
-        good = freshen(good, await _vectors(found, good), question)
+    if not asked.periods and asked.as_of is None:
+        vectors = await _vectors(found, good)
+        good = prefer_newest(good, vectors, question, ruler=found.outlook.ruler, limit=asked.limit)
     clock.mark("rank")
     choice = Choice(
         limit=asked.limit,

@@ -1,0 +1,186 @@
+"""Prefer newest: of competing statements the newer comes first; look-alikes keep the order of their relevance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect import Memory
+from recollect.model.memory import Category
+from recollect.models.linear_text import load_model
+from recollect.models.static_embedder import StaticEmbedder
+from recollect.read.candidate import Candidate
+from recollect.read.prefer_newest import MAX_CANDIDATES, place_newer_first, prefer_newest
+from recollect.read.question import look_at
+from recollect.read.ruler import BUNDLED
+from recollect.read.statement_pairs import MODEL_FILE, PAIR_SIGNALS
+from recollect.settings import Settings
+from recollect.testing.suite_samples import memory as record
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+QUESTION, QUESTION_OF_THE_PAST = "what's our team's target?", "what was our team's target before, at first?"
+OLD = "The target of the team is 40 signups a week"
+NEW = "The target of the team is now 55 signups a week"
+NEWEST = "The target of the team is now 70 signups a week"
+BETWEEN = "Lena's cat is called Momo"
+PHONES = (
+    "User's phone number is 0151 2340017",
+    "The phone number of the user's wife is 0160 9918844",
+    "The phone number of the user's office is 030 4455120",
+    "The phone number of the user's brother is 0171 5550123",
+)
+
+
+def statement(content: str, *, week: float, relevance: float = 0.6, role: str = "user", **fields: Any) -> Candidate:
+    """A turn of that week that the question fits."""
+    detail = {"role": role} | ({"name": fields.pop("name")} if "name" in fields else {})
+    said = record(content, category=Category.TURN, created_at=NOON + timedelta(weeks=week), detail=detail)
+    parts = {"coverage": 0.8, "meaning": 0.8, "dense": 0.5, "lexical": 0.4}
+    return Candidate(0, int(week), replace(said, **fields), relevance, relevance, parts)
+
+
+async def reorder(question: str, *candidates: Candidate, limit: int = 10) -> list[Candidate]:
+    vectors = await StaticEmbedder().embed([each.record.content for each in candidates])
+    return prefer_newest(candidates, np.asarray(vectors), look_at(question), ruler=BUNDLED, limit=limit)
+
+
+async def order(question: str, *candidates: Candidate, limit: int = 10) -> list[str]:
+    return [each.record.content for each in await reorder(question, *candidates, limit=limit)]
+
+
+def old_and_new(**newer: Any) -> tuple[Candidate, Candidate]:
+    return statement(OLD, week=0), statement(NEW, week=4, **{"relevance": 0.55} | newer)
+
+
+async def test_the_newer_of_two_competing_statements_comes_first() -> None:
+    assert await order(QUESTION, *old_and_new()) == [NEW, OLD]
+
+
+async def test_a_question_about_the_past_changes_nothing() -> None:
+    assert await order(QUESTION_OF_THE_PAST, *old_and_new()) == [OLD, NEW]
+
+
+async def test_an_older_statement_never_moves_before_a_newer_one() -> None:
+    assert await order(QUESTION, statement(NEW, week=4), statement(OLD, week=0, relevance=0.55)) == [NEW, OLD]
+
+
+@pytest.mark.parametrize("texts", [(OLD, NEW, NEWEST), (NEW, OLD, NEWEST), (NEWEST, OLD, NEW)])
+async def test_of_three_statements_of_one_key_the_newest_comes_first(texts: Sequence[str]) -> None:
+    weeks = {OLD: 0, NEW: 4, NEWEST: 8}
+    ranked = [
+        statement(text, week=weeks[text], relevance=0.6 - at / 50, key="target", category=Category.FACT)
+        for at, text in enumerate(texts)
+    ]
+    assert (await order(QUESTION, *ranked))[0] == NEWEST
+
+
+@pytest.mark.parametrize("voice", [{"role": "assistant"}, {"name": "Bob"}], ids=str)
+async def test_another_speaker_replaces_nothing(voice: dict[str, Any]) -> None:
+    assert await order(QUESTION, *old_and_new(**voice)) == [OLD, NEW]
+
+
+async def test_look_alikes_keep_the_order_of_their_relevance() -> None:
+    ranked = [statement(text, week=at, relevance=0.9 - at / 50) for at, text in enumerate(PHONES)]
+    assert await order("What is my phone number?", *ranked) == list(PHONES)
+
+
+async def test_no_score_rises_and_scores_fall_along_the_order() -> None:
+    between = statement(BETWEEN, week=1, relevance=0.58)
+    candidates = [statement(OLD, week=0), between, statement(NEW, week=4, relevance=0.55)]
+    before = {each.record.content: each.score for each in candidates}
+    reordered = await reorder(QUESTION, *candidates)
+    scores = [each.score for each in reordered]
+    assert reordered[0].record.content == NEW
+    assert reordered[0].score == 0.55
+    assert reordered[0].parts["newest"] == 1
+    assert scores == sorted(scores, reverse=True)
+    assert all(each.score <= before[each.record.content] for each in reordered)
+    assert sorted(before) == sorted(each.record.content for each in reordered)
+
+
+async def test_a_statement_beyond_the_limit_pushes_none_out() -> None:
+    between = statement(BETWEEN, week=1, relevance=0.58)
+    candidates = [statement(OLD, week=0), between, statement(NEW, week=4, relevance=0.55)]
+    assert (await order(QUESTION, *candidates, limit=2))[:2] == [OLD, BETWEEN]
+
+
+async def test_only_the_first_candidates_are_reordered() -> None:
+    crowd = [statement(f"Other thing {n} entirely", week=n, relevance=0.7) for n in range(MAX_CANDIDATES - 1)]
+    assert (await order(QUESTION, *crowd, *old_and_new(), limit=50))[-2:] == [OLD, NEW]
+
+
+@pytest.mark.parametrize(("relevance", "first"), [(0.58, NEW), (0.3, OLD)])
+async def test_a_reranker_that_clearly_prefers_the_older_one_rules(relevance: float, first: str) -> None:
+    old, new = old_and_new(relevance=relevance)
+    old.parts["rerank"], new.parts["rerank"] = 0.9, 0.8
+    assert (await order(QUESTION, old, new))[0] == first
+
+
+async def test_statements_of_one_key_compete_whatever_their_words() -> None:
+    old = statement("Vienna", week=0, key="city", category=Category.FACT)
+    new = statement("Moved to a flat by the lake in Graz", week=4, relevance=0.3, key="city", category=Category.FACT)
+    assert (await order("where do I live?", old, new))[0] == new.record.content
+
+
+async def test_a_superseding_statement_comes_before_the_superseded_one() -> None:
+    new = statement("Moved to a flat by the lake in Graz", week=4, relevance=0.3)
+    old = statement("Vienna", week=0, superseded_by=new.record.id)
+    assert (await order("where do I live?", old, new))[0] == new.record.content
+
+
+async def test_a_turn_does_not_compete_with_what_was_learned_from_it() -> None:
+    turn = statement(NEW, week=4, relevance=0.5)
+    learned = statement(OLD, week=0, category=Category.FACT, evidence=(turn.record.id,))
+    assert (await order(QUESTION, learned, turn))[0] == OLD
+
+
+@pytest.mark.parametrize("count", [0, 1])
+async def test_nothing_or_one_stays_as_it_is(count: int) -> None:
+    candidates = [statement(OLD, week=0)][:count]
+    assert await reorder(QUESTION, *candidates) == candidates
+
+
+def test_newer_ones_are_placed_directly_before_the_older_ones() -> None:
+    assert place_newer_first(4, [(0, 2)]) == [2, 0, 1, 3]
+    assert place_newer_first(4, [(0, 2), (2, 3), (0, 3)]) == [3, 2, 0, 1]
+    assert place_newer_first(3, []) == [0, 1, 2]
+
+
+def test_the_model_weighs_every_signal() -> None:
+    model = load_model(MODEL_FILE)
+    assert model.dense.shape == (len(PAIR_SIGNALS), 1)
+    assert np.isfinite(model.dense).all()
+    assert len(set(PAIR_SIGNALS)) == len(PAIR_SIGNALS)
+    assert MODEL_FILE.stat().st_size < 50_000
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(settings=Settings(home=tmp_path, search_min_score=0.0, learn="off")) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize(
+    ("question", "right"),
+    [("What is my phone number?", PHONES[0]), ("what's the phone number of my brother?", PHONES[3])],
+)
+def test_a_search_among_look_alikes_gives_the_one_asked_for(memory: Memory, question: str, right: str) -> None:
+    for text in PHONES:
+        memory.add(text, user_id="a")
+    hits = memory.search(question, user_id="a", limit=3)
+    assert hits.hits[0].memory == right
+
+
+def test_a_search_gives_the_current_state_first(memory: Memory) -> None:
+    for day, text in (("2026-02-04", "standup is at 9:15 every morning"), ("2026-04-15", "we moved standup to 9:45")):
+        message = {"role": "user", "content": text, "timestamp": f"{day}T09:00:00Z"}
+        memory.remember([message], user_id="a", session_id=day)
+    memory.add("The neighbour's cat is called Momo", user_id="a")
+    found = [hit.memory for hit in memory.search("when is standup?", user_id="a")]
+    assert found[:2] == ["we moved standup to 9:45", "standup is at 9:15 every morning"]

@@ -39,6 +39,7 @@ from recollect.model.times import now
 from recollect.models.linear_text import LinearTextModel, save_model
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.read.candidate import Candidate
+from recollect.read.current import replace_stale_turns
 from recollect.read.fetch import Closer, fetch
 from recollect.read.fuse import fuse
 from recollect.read.gather import Wanted, gather
@@ -67,7 +68,7 @@ CAUTION = 1.5
 # How much the hashed words count beside the named signals while fitting.
 WORD_SCALE = 3.0
 READ_CANDIDATES = 18
-QUIET = {"rewrite": "off", "session_episode": False, "compress_every": 0, "learn": "off"}
+QUIET = {"rewrite": "off", "session_episode": False, "compress_every": 0, "learn": "selector"}
 Label = Callable[[str, str], tuple[int, float] | None]
 
 
@@ -238,14 +239,21 @@ def _pair_case(row: dict[str, Any], group: str, question: str, said: Sequence[tu
     replaces = row["label"] == "replaces"
 
     def label(older: str, newer: str) -> tuple[int, float] | None:
-        if row["older"] in older and row["newer"] in newer:
+        if _states(older, row["older"]) and _states(newer, row["newer"]):
             return int(replaces), 1.0
-        stated = row["older"] in older or row["newer"] in older
-        return (0, 0.3) if stated and row["older"] not in newer and row["newer"] not in newer else None
+        stated = _states(older, row["older"]) or _states(older, row["newer"])
+        return (0, 0.3) if stated and not _states(newer, row["older"]) and not _states(newer, row["newer"]) else None
 
-    return Case(
-        row["id"], group, question, tuple(said), label, lambda text: row["newer" if replaces else "older"] in text
-    )
+    right = row["newer" if replaces else "older"]
+    return Case(row["id"], group, question, tuple(said), label, lambda text: _states(text, right))
+
+
+def _states(text: str, statement: str) -> bool:
+    """Return whether a turn, or a statement that was selected from one, is what the statement says."""
+    if statement in text or text in statement:
+        return True
+    words, stated = set(re.findall(r"\w+", text.casefold())), set(re.findall(r"\w+", statement.casefold()))
+    return len(words & stated) >= 0.8 * min(len(words), len(stated))
 
 
 def _background(truth: dict[str, Any], *patterns: str) -> list[tuple[str, datetime, bool]]:
@@ -297,7 +305,7 @@ async def _remember(memory: AsyncMemory, user: str, case: Case) -> None:
     turns = sorted(((at, text) for text, at, is_turn in case.said if is_turn), key=lambda each: each[0])
     for number, (at, text) in enumerate(turns):
         message = {"role": "user", "content": text, "timestamp": at.isoformat()}
-        await memory.remember([message], user_id=user, session_id=f"{user}-{number}")
+        await memory.remember([message], user_id=user, session_id=f"{user}-{number}", wait=True)
 
 
 async def _candidates(memory: AsyncMemory, user: str, text: str) -> tuple[list[Candidate], np.ndarray]:
@@ -312,6 +320,7 @@ async def _candidates(memory: AsyncMemory, user: str, text: str) -> tuple[list[C
     relevance = fuse(signals(found.pool, found.outlook), found.outlook.count, taste.fusion)
     closer = Closer(count=READ_CANDIDATES, least=memory.settings.search_min_score)
     read, _ = await fetch(Scope(user), found, wanted, relevance, closer, ledger=finders.ledger)
+    read, _ = await replace_stale_turns(Scope(user), read, found, wanted, ledger=finders.ledger)
     first = rank(read, taste.weights, now=now())[:MAX_CANDIDATES]
     return first, await found.view.vectors(np.array([each.row for each in first], np.int64))
 
@@ -338,7 +347,8 @@ async def search_longmemeval(path: Path, home: Path) -> list[SearchedCase]:
         async with AsyncMemory(settings=Settings(home=home / str(number), **QUIET)) as memory:
             turns = [turn for turn in conversation.turns if turn.text.strip()]
             for session, group in groupby(turns, key=lambda turn: turn.session):
-                await memory.remember([as_message(turn) for turn in group], user_id=USER, session_id=session)
+                said = [as_message(turn) for turn in group]
+                await memory.remember(said, user_id=USER, session_id=session, wait=True)
             text_of = {turn.id: turn.text for turn in turns}
             for question in conversation.questions:
                 gold = [text_of[id] for id in question.gold if id in text_of]
@@ -355,17 +365,21 @@ async def search_longmemeval(path: Path, home: Path) -> list[SearchedCase]:
 
 def _longmemeval_case(name: str, question: str, gold: Sequence[str], newest: str) -> Case:
     def label(older: str, newer: str) -> tuple[int, float] | None:
-        if older not in gold:
+        if not _among(older, gold):
             return None
-        if newer == newest != older:
+        if newest and _states(newer, newest) and not _states(older, newest):
             return 1, 1.0
-        return None if newer in gold else (0, 0.3)
+        return None if _among(newer, gold) else (0, 0.3)
 
     def is_right(text: str) -> bool:
-        return text == newest if newest else text in gold
+        return _states(text, newest) if newest else _among(text, gold)
 
     group = "longmemeval, updates" if newest else "longmemeval"
     return Case(name, group, question, (), label, is_right)
+
+
+def _among(text: str, turns: Sequence[str]) -> bool:
+    return any(_states(text, turn) for turn in turns)
 
 
 # ------------------------------------------------------------ fitting

@@ -115,7 +115,7 @@ def test_a_file_that_is_no_result_is_not_written_over_and_no_time_is_lost(cli: C
     assert "PATH" in cli.error("eval", "locomo", "--json", "locomo10.json", code=2)
 
 
-@pytest.mark.parametrize("name", ["locomo", "longmemeval", "beam", "realtalk", "prefilter", "dedup"])
+@pytest.mark.parametrize("name", ["locomo", "longmemeval", "beam", "realtalk", "prefilter"])
 def test_a_wrong_file_is_told_what_it_should_look_like(cli: Cli, name: str) -> None:
     assert "No such file or directory; it should be" in cli.error("eval", name, "nope.json", code=2)
     assert "it should be" in cli.error("eval", name, "recipe.yaml", code=2)
@@ -132,30 +132,6 @@ def test_prefilter_shows_the_shares_and_the_mistakes(cli: Cli) -> None:
     assert "hello there" in shown
     told = cli.json("eval", "prefilter", "messages.jsonl")
     assert (told["memory"]["right"], told["mistakes"][0]["did"]) == (2, "skip")
-
-
-def test_dedup_suggests_a_threshold_and_tells_dangerous_pairs_apart(cli: Cli) -> None:
-    shown = cli("eval", "dedup", "pairs.csv", "--show", "3").stdout
-    assert shown.startswith("6 pairs of pairs.csv, 2 say the same (similarity from 4); recollect-static-1")
-    assert all(word in shown for word in ("Spearman", "Pearson", "AUROC", "best", "PRECISION", "negation"))
-    assert cli.json("eval", "dedup", "pairs.csv", "--same", "1")["same"] == 5
-    Path("apart.csv").write_text("tea,coffee,1\nred,blue,2\n")
-    assert "try a lower --same" in cli("eval", "dedup", "apart.csv").stdout
-
-
-def test_dedup_shows_what_resolving_merges_wrongly_and_not_what_a_threshold_would(cli: Cli) -> None:
-    Path("odd.csv").write_text(
-        "User paid 40 euros for the ticket,User paid 45 euros for the ticket,1\n"
-        "User likes tea,The user likes tea,1\n"
-        "User likes to play chess with friends,The user loves a game of chess with friends,5\n"
-        "User has two cats at home,There are two cats in the home of the user,5\n"
-    )
-    told = cli.json("eval", "dedup", "odd.csv")
-    assert any("40 euros" in each["first"] for each in told["wrongly_merged"])
-    shown = cli("eval", "dedup", "odd.csv", "--show", "5").stdout
-    assert "1 pair wrongly merged by resolving:" in shown
-    assert "The user likes tea" in shown
-    assert "40 euros" not in shown
 
 
 def test_a_recipe_that_fails_ends_with_one_and_says_what_came_instead(cli: Cli) -> None:

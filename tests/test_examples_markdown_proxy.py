@@ -179,7 +179,7 @@ def test_facts_and_a_summary_are_there_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **PRESET) as memory:
         say(memory, "My name is Alex and I prefer Python.")
         memory.work()
-        assert contents(facts(memory)) == ["User prefers Python", "User's name is Alex"]
+        assert contents(facts(memory)) == ["I prefer Python", "My name is Alex"]
         [summary] = summaries(memory)
         assert "Alex" in summary
 

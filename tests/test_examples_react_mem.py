@@ -129,7 +129,7 @@ def test_a_conversation_is_promoted_and_becomes_an_episode_without_an_llm(tmp_pa
         said = exchange("My name is Alex. My budget for the Hawaii trip is $10,000.")
         memory.remember(said, **TALK, wait=True)
         memory.end_session(**TALK, wait=True)
-        assert "User's budget for the Hawaii trip is $10,000" in seen_from("tuesday", memory)
+        assert "My budget for the Hawaii trip is $10,000" in seen_from("tuesday", memory)
         [episode] = episodes(memory)
         assert "$10,000" in episode.content
 

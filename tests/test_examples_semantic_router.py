@@ -12,6 +12,7 @@ from remember_samples import (
     EXTRACT,
     SESSION,
     asked,
+    changes,
     claim,
     contents,
     exchange,
@@ -63,7 +64,7 @@ def test_the_hawaii_budget_told_on_march_15_is_known_in_the_new_session_of_march
 def test_the_hawaii_budget_is_known_in_the_new_session_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **AT_ONCE) as memory:
         told_the_budget(memory)
-        assert contents(facts(memory)) == ["User's budget for the Hawaii trip is $10,000"]
+        assert contents(facts(memory)) == ["My budget for the Hawaii trip is $10,000"]
         recalled = memory.recall(user("What's my budget for the trip?"), user_id=ALEX, session_id="March 20")
         assert "- User's budget for the Hawaii trip is $10,000\n" in recalled.context.text
 
@@ -106,12 +107,20 @@ def test_how_much_after_planning_a_vacation_finds_the_budget_without_an_llm(tmp_
             assert memory.recall(question, user_id=ALEX, session_id="March 20").outcome == "missing"
 
 
-@pytest.mark.parametrize("with_llm", [True, False])
-def test_10000_corrected_to_12000_is_12000_from_then_on(tmp_path: Path, llm: ScriptedLLM, with_llm: bool) -> None:
-    learns(llm, "is $10,000", claim("User's budget for the Hawaii trip is $10,000"))
-    correction = "User's budget for the Hawaii trip is $12,000"
-    learns(llm, "is $12,000", claim(correction, change="correction"))
-    with opened(tmp_path, llm if with_llm else None, **AT_ONCE) as memory:
+def test_10000_corrected_to_12000_is_shown_first_without_an_llm(tmp_path: Path) -> None:
+    with opened(tmp_path, **AT_ONCE) as memory:
+        told_the_budget(memory)
+        said = exchange("Actually, the budget for the Hawaii trip is $12,000 now.")
+        memory.remember(said, user_id=ALEX, session_id="March 20", wait=True)
+        recalled = memory.recall(user("What's my budget for the Hawaii trip?"), user_id=ALEX, session_id="later")
+        assert "$12,000" in recalled.hits[0].memory
+
+
+def test_10000_corrected_to_12000_is_12000_from_then_on(tmp_path: Path, llm: ScriptedLLM) -> None:
+    before, correction = (f"User's budget for the Hawaii trip is {amount}" for amount in ("$10,000", "$12,000"))
+    learns(llm, "is $10,000", claim(before))
+    changes(llm, "is $12,000", "update", before, correction)
+    with opened(tmp_path, llm, **AT_ONCE) as memory:
         told_the_budget(memory)
         said = exchange("Actually, the budget for the Hawaii trip is $12,000 now.")
         memory.remember(said, user_id=ALEX, session_id="March 20", wait=True)
@@ -123,7 +132,7 @@ def test_10000_corrected_to_12000_is_12000_from_then_on(tmp_path: Path, llm: Scr
         lines = [line for line in recalled.context.text.splitlines() if line.startswith("- User's")]
         assert lines == [f"- {correction}"]
         memory.undo(user_id=ALEX)
-        assert contents(facts(memory)) == ["User's budget for the Hawaii trip is $10,000"]
+        assert contents(facts(memory)) == ["My budget for the Hawaii trip is $10,000"]
 
 
 @pytest.mark.parametrize("with_llm", [True, False])

@@ -74,7 +74,7 @@ def test_bullet_points_and_march_15th_are_kept_without_an_llm(tmp_path: Path) ->
         memory.remember(exchange("I prefer bullet-point summaries."), **SESSION, wait=True)
         memory.remember(exchange("The project deadline is March 15th."), **SESSION, wait=True)
         kept = {each.content: str(each.category) for each in facts(memory, session_id="s1")}
-        assert kept == {"User prefers bullet-point summaries": "preference", DEADLINE: "fact"}
+        assert kept == {"I prefer bullet-point summaries": "preference", DEADLINE: "event"}
 
 
 def test_what_was_learned_in_a_session_stays_in_it(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -149,7 +149,7 @@ def test_the_interaction_mode_affects_what_is_asked_for(tmp_path: Path, llm: Scr
     with opened(tmp_path, llm, **PRESET, learn_mode="document") as memory:
         memory.remember(exchange("Page 3 says that the deadline is March 15th."), **SESSION, wait=True)
         [question] = asked(llm, EXTRACT)
-        assert "The talk is about documents." in question.text
+        assert "The conversation is about documents." in question.text
 
 
 def test_a_failing_extraction_does_not_block_the_chat(tmp_path: Path, llm: ScriptedLLM) -> None:

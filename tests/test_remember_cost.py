@@ -33,13 +33,13 @@ from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write import learn
 
 
-def test_when_the_days_tokens_are_spent_rules_learn_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_when_the_days_tokens_are_spent_the_selector_learns_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
     learns(llm, SAID, claim(BIKE))
     with opened(tmp_path, llm, llm_user_tokens_a_day=1) as memory:
         assert say(memory, SAID)["by"] == "llm"
         llm.clear()
         told = say(memory, "My name is Alex.")
-        assert told["by"] == "rules, since the LLM has used today's 1 tokens of this user"
+        assert told["by"] == "selector, since the LLM has used today's 1 tokens of this user"
         assert asked(llm) == []
         assert contents(facts(memory)) == [BIKE, "User's name is Alex"]
         say(memory, SAID, user_id="sam")
@@ -109,7 +109,7 @@ def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call
         for number in range(10):
             say(memory, f"I moved box {number} to the attic.")
         memory.end_session(**TALK, wait=True)
-        assert [each.category for each in memory.get_all(user_id=ALEX)] == ["episode", "episode"]
+        assert [each.category for each in memory.get_all(user_id=ALEX)].count("episode") == 2
         assert len(asked(llm)) == 1
 
 

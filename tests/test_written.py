@@ -110,12 +110,12 @@ def test_a_statement_that_says_something_else_stays(text: str) -> None:
     "said",
     ["I use hunter22 as my password.", "My favorite password is hunter22.", "I use the pin 4821 for my phone."],
 )
-def test_rules_learn_nothing_from_a_secret(tmp_path: Path, said: str) -> None:
+def test_the_selector_learns_no_secret(tmp_path: Path, said: str) -> None:
     with opened(tmp_path) as memory:
         say(memory, said)
-        assert facts(memory) == []
+        assert not any(secret in each.content for each in facts(memory) for secret in ("hunter22", "4821"))
         say(memory, "I use Emacs as my editor.")
-        assert len(facts(memory)) == 1
+        assert "I use Emacs as my editor" in contents(facts(memory))
 
 
 def test_a_summary_keeps_no_secret_that_a_model_wrote_or_the_log_holds() -> None:

@@ -66,7 +66,7 @@ def test_the_hawaii_budget_is_known_in_the_new_session_without_an_llm(tmp_path: 
         told_the_budget(memory)
         assert contents(facts(memory)) == ["My budget for the Hawaii trip is $10,000"]
         recalled = memory.recall(user("What's my budget for the trip?"), user_id=ALEX, session_id="March 20")
-        assert "- User's budget for the Hawaii trip is $10,000\n" in recalled.context.text
+        assert "- My budget for the Hawaii trip is $10,000\n" in recalled.context.text
 
 
 def test_the_hawaii_budget_survives_a_restart(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_10000_corrected_to_12000_is_12000_from_then_on(tmp_path: Path, llm: Scr
         lines = [line for line in recalled.context.text.splitlines() if line.startswith("- User's")]
         assert lines == [f"- {correction}"]
         memory.undo(user_id=ALEX)
-        assert contents(facts(memory)) == ["My budget for the Hawaii trip is $10,000"]
+        assert contents(facts(memory)) == ["User's budget for the Hawaii trip is $10,000"]
 
 
 @pytest.mark.parametrize("with_llm", [True, False])

@@ -87,7 +87,7 @@ async def test_the_newest_of_two_statements_wins(memory: AsyncMemory) -> None:
             "green",
             "blue",
         ),
-        (["I work at Google", "I quit and work at Meta now"], "Where do I work?", "Meta", "Google"),
+        (["I work at Google", "I work at Meta now"], "Where do I work?", "Meta", "Google"),
     ],
 )
 async def test_what_changed_is_answered_with_what_holds_now(

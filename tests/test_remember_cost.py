@@ -41,7 +41,7 @@ def test_when_the_days_tokens_are_spent_the_selector_learns_and_it_is_said(tmp_p
         told = say(memory, "My name is Alex.")
         assert told["by"] == "selector, since the LLM has used today's 1 tokens of this user"
         assert asked(llm) == []
-        assert contents(facts(memory)) == [BIKE, "User's name is Alex"]
+        assert contents(facts(memory)) == ["My name is Alex", BIKE]
         say(memory, SAID, user_id="sam")
         assert len(asked(llm, EXTRACT)) == 1
 

@@ -93,7 +93,7 @@ def _nearness(cosine: float) -> str:
 
 def _circumstances(scores: Mapping[str, float], signals: Mapping[str, float]) -> Iterator[str]:
     """What speaks for it beside its own words, the most telling first."""
-    if scores.get("fresher"):
+    if scores.get("newest"):
         yield "newer than what it replaces"
     if "rerank" in scores:
         yield f"{scores['rerank']:.2f} at a second look"

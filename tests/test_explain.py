@@ -75,7 +75,7 @@ def test_the_time_asked_about_is_told(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("scores", "signals", "told"),
     [
-        ({"dense": 0.5, "fresher": 1.0}, {}, "near in meaning (0.50); newer than what it replaces"),
+        ({"dense": 0.5, "newest": 1.0}, {}, "near in meaning (0.50); newer than what it replaces"),
         ({"dense": 0.8, "rerank": 0.93}, {}, "very near in meaning (0.80); 0.93 at a second look"),
         ({"dense": 0.1}, {"after_words": 0.9}, "distant in meaning (0.10); the turn after it matches"),
         ({}, {"answers_words": 0.9, "before_words": 0.9}, "it answers a question that matches"),
@@ -89,7 +89,7 @@ def test_what_else_speaks_for_it_is_told(scores: dict[str, float], signals: dict
 
 def test_at_most_three_circumstances_are_told() -> None:
     signals = dict.fromkeys(SIGNALS, 3.0)
-    assert explain("zzz", "qqq", scores={"fresher": 1.0}, signals=signals).count(";") == 2
+    assert explain("zzz", "qqq", scores={"newest": 1.0}, signals=signals).count(";") == 2
 
 
 def test_the_account_adds_up_to_the_relevance(memory: Memory) -> None:

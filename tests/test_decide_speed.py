@@ -7,7 +7,7 @@ from time import thread_time
 
 import pytest
 
-from recollect.language import cues as cues_module
+from recollect.language import small_talk as small_talk_module
 from recollect.read import decide as decide_module
 from recollect.read.decide import decide
 
@@ -52,7 +52,7 @@ def test_the_worst_of_100_kb_is_decided_in_a_moment(unit: str) -> None:
     "pattern",
     [
         (module.__name__, name)
-        for module in (cues_module, decide_module)
+        for module in (small_talk_module, decide_module)
         for name, value in vars(module).items()
         if isinstance(value, re.Pattern)
     ],
@@ -62,7 +62,7 @@ def test_the_worst_of_100_kb_is_decided_in_a_moment(unit: str) -> None:
     "unit", ["a", "Aa", "A", "1", "1 ", "1+", "1 + ", "\u0301", "\u200b", "漢", "हि", " ", "_", "a\u0301"]
 )
 def test_every_expression_takes_time_in_line_with_the_text(pattern: tuple[str, str], unit: str) -> None:
-    module = {"recollect.language.cues": cues_module, "recollect.read.decide": decide_module}[pattern[0]]
+    module = {"recollect.language.small_talk": small_talk_module, "recollect.read.decide": decide_module}[pattern[0]]
     expression: re.Pattern[str] = vars(module)[pattern[1]]
     text = (unit * 100_000)[:100_000] + "!"
 

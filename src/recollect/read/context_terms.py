@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from recollect.language.cues import small_talk
+from recollect.language.small_talk import small_talk
 from recollect.ledger.terms import terms_of
 from recollect.read.small_words import is_spaceless, small_words_of, words_of
 

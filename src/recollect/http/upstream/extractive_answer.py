@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 
 from recollect.http.upstream.protocol import Known
-from recollect.language.cues import examined
+from recollect.language.small_talk import examined
 from recollect.ledger.terms import terms_of
 from recollect.model.memory import Category
 from recollect.model.result import Hit
@@ -38,7 +38,6 @@ _SENTENCE = re.compile(r"[^.!?…\n]*+(?:[.!?…]++(?!\s|$)[^.!?…\n]*+)*+[.!?�
 _ASKED = ("?", "？", "؟")
 _WORD = re.compile(r"[\w'’-]+")
 _NUMBER = re.compile(r"\d[\d.,:]*")
-_BEYOND = (Rule.GENERAL_KNOWLEDGE, Rule.TOOL, Rule.ASSISTANT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +78,7 @@ def _said(question: str, known: Known, say: Mapping[str, str]) -> Iterator[str]:
     if decision.rule in (Rule.NOTHING_SAID, Rule.SMALL_TALK):
         yield say["hello"]
         return
-    if told and not asked and (decision.rule in _BEYOND or _orders(told[0], say)):
+    if told and not asked and (decision.rule is Rule.GENERAL_KNOWLEDGE or _orders(told[0], say)):
         yield say["beyond"]
         return
     if told and (decision.search or not asked):
@@ -99,7 +98,7 @@ def _answered(question: str, known: Known, say: Mapping[str, str]) -> Iterator[s
     if quotes:
         sure = about_all or any(each.relevance >= _SURE or each.shared > 1 for each in quotes)
         yield "\n".join([say["found" if sure else "unsure"], *(_line(each, say) for each in quotes)])
-    elif decide(question).rule in _BEYOND:
+    elif decide(question).rule is Rule.GENERAL_KNOWLEDGE:
         yield say["beyond"]
     else:
         yield say["nothing" if known.keeps else "nothing_unkept"]

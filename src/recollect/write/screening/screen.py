@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from recollect.language.cues import WORD, plain, small_talk
+from recollect.language.small_talk import WORD, plain, small_talk
 from recollect.model.invisible import normalise_invisible
 from recollect.model.turn import Role, Turn
 from recollect.read.decide import decide

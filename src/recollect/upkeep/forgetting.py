@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from recollect.language.cues import WORD, plain, small_talk
+from recollect.language.small_talk import WORD, plain, small_talk
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.terms import terms_of
 from recollect.model.filters import any_of

@@ -131,10 +131,13 @@ def test_recall_sees_the_session_its_project_and_the_user(memory: Memory) -> Non
     assert seen("y", "s") == {"the user"}
 
 
+MOVED = "I moved to Lisbon in May. Where should I eat?"
+
+
 def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
     messages = [
         {"role": "system", "content": "You are helpful"},
-        {"role": "user", "content": "I moved to Lisbon in May", "timestamp": "2026-05-02T10:00:00Z"},
+        {"role": "user", "content": MOVED, "timestamp": "2026-05-02T10:00:00Z"},
         {"role": "assistant", "content": [{"type": "text", "text": "How is it there?"}]},
         {"role": "tool", "content": "weather: sunny"},
         {"role": "user", "content": None},
@@ -143,11 +146,11 @@ def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
     memory.remember("I like it", user_id="alex", session_id="s1", wait=True)
     assert [turn.position for turn in kept] == [1, 2]
     said = memory.turns(user_id="alex", session_id="s1")
-    assert [turn.content for turn in said] == ["I moved to Lisbon in May", "How is it there?", "I like it"]
+    assert [turn.content for turn in said] == [MOVED, "How is it there?", "I like it"]
     found = {hit.memory: hit.record for hit in memory.search("Where does Alex live? Lisbon?", user_id="alex")}
-    assert found["I moved to Lisbon in May"].occurred_at == datetime(2026, 5, 2, 10, tzinfo=UTC)
+    assert found[MOVED].occurred_at == datetime(2026, 5, 2, 10, tzinfo=UTC)
     [learned] = memory.get_all(user_id="alex")
-    assert (learned.memory, learned.evidence) == ("User lives in Lisbon", (kept[0].id,))
+    assert (learned.memory, learned.evidence) == ("I moved to Lisbon in May", (kept[0].id,))
     assert len(memory.get_all(user_id="alex", turns=True)) == 4
 
 

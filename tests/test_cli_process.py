@@ -147,6 +147,7 @@ def run(*args):
     try: root.main(list(args))
     except SystemExit as end: return int(end.code)
 run("--home", "{folder}/warm", "search", "anything")
+run("--home", "{folder}/warm", "doctor")
 if os.geteuid() == 0: os.setuid(65534)
 print(run("--home", "{home}", "add", "hello"), run("--home", "{home}", "list"), run("--home", "{home}", "doctor"))
 """

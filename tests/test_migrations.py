@@ -22,6 +22,7 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import SpentToday
+from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 from recollect.testing.suite_samples import ANN, BY, MODEL, OTHER_MODEL, direction, memory, row_of, scores_of, turn
@@ -113,10 +114,12 @@ async def test_traits_made_by_other_rules_are_made_anew(tmp_path: Path) -> None:
 
 
 def test_what_was_said_before_the_migration_is_recalled_after_it(tmp_path: Path) -> None:
-    with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as old:
+    # Nothing is learned: only the turn has a speaker.
+    settings = Settings(home=tmp_path, learn="off")
+    with Memory(settings=settings, embedder=FakeEmbedder(16)) as old:
         old.remember([{"role": "user", "name": "Ann", "content": "I drink green tea"}], user_id="a", session_id="s")
     make_old(tmp_path / "recollect.db")
-    with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
+    with Memory(settings=settings, embedder=FakeEmbedder(16)) as memory:
         found = memory.search("What does Ann drink?", user_id="a", session_id="s", min_score=0, trace=True)
         assert found[0].memory == "I drink green tea"
         assert found.candidates[0].signals["speaker_asked"] == 1

@@ -170,7 +170,7 @@ def test_nothing_is_learned_from_old_talk_unless_asked(memory: Memory, tmp_path:
     [job] = memory.jobs()
     assert job.priority < 0
     memory.work()
-    assert "User lives in Lisbon" in texts(memory, user_id="bea")
+    assert "I live in Lisbon" in texts(memory, user_id="bea")
 
 
 def test_claude_conversations_memories_and_projects(memory: Memory, tmp_path: Path) -> None:

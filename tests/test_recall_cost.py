@@ -86,7 +86,7 @@ def test_beyond_the_limit_of_the_installation_nobody_asks_the_llm(tmp_path: Path
         notes = memory.recall(VAGUE, user_id="sam").notes
         assert any("the LLM has used today's 1 tokens of all users" in note for note in notes)
         told = say(memory, "My name is Sam.", user_id="sam")
-        assert told["by"] == "rules, since the LLM has used today's 1 tokens of all users"
+        assert told["by"] == "selector, since the LLM has used today's 1 tokens of all users"
         assert len(asked(llm)) == 1
 
 

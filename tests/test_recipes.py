@@ -82,9 +82,9 @@ def test_a_named_memory_is_corrected_asked_for_and_forgotten(tmp_path: Path) -> 
 
 def test_messages_are_remembered_and_named_by_their_number(tmp_path: Path) -> None:
     text = (
-        "- remember:\n    - user: I moved to Lisbon\n      name: Alex\n      at: 2026-03-15\n"
+        "- remember:\n    - user: I moved to Lisbon. What is there to see?\n      name: Alex\n      at: 2026-03-15\n"
         "    - {role: assistant, content: Congratulations}\n  as: chat\n  session: monday\n"
-        "- remember: My cat is grey\n  as: cat\n"
+        "- remember: Why is my cat so grey?\n  as: cat\n"
         "- ask: Lisbon?\n  must: {id: chat.1}\n"
         "- forget: {memory: chat.1}\n"
         "- ask: Is the cat grey? Congratulations?\n  must_not: {id: chat.1}\n  must: [{id: cat}, {id: chat.2}]\n"

@@ -68,10 +68,13 @@ def test_an_explicit_wish_is_kept_whatever_the_model_says() -> None:
     [
         ("My name is Ines", "name", "Ines"),
         ("I moved to Ghent last week.", "city", "Ghent"),
+        ("I moved to Lisbon in May", "city", "Lisbon"),
+        ("Ich wohne in Frankfurt am Main", "city", "Frankfurt am Main"),
         ("Ich wohne jetzt in Leipzig", "city", "Leipzig"),
         ("Vivo en Sevilla", "city", "Sevilla"),
         ("J'habite à Nantes depuis dix ans", "city", "Nantes"),
         ("I work at Siemens now", "employer", "Siemens"),
+        ("I work at Bosch in Stuttgart", "employer", "Bosch"),
         ("I'm 34", "age", "34"),
         ("我叫小明", "name", "小明"),
     ],

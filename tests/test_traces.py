@@ -50,7 +50,7 @@ def test_the_steps_of_both_flows_are_spans_with_counts_and_no_content(
         memory.recall("What bike do I have?", user_id=ALEX)
         memory.search("bike", user_id=ALEX)
     assert children(spans, named(spans, "remember")) == ["listen", "embed", "append"]
-    assert children(spans, named(spans, "learn")) == ["extract", "settle", "apply"]
+    assert children(spans, named(spans, "learn")) == ["extract", "reconcile", "apply"]
     recalled = named(spans, "recall")
     steps = children(spans, recalled)
     assert steps[:2] == ["decide", "rewrite"]

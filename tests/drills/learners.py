@@ -37,7 +37,6 @@ PATIENCE = Patience(lease_s=0.6, tries=1000, first_wait_s=0.05, longest_wait_s=0
 LOCKER = re.compile(r"locker (\d+)")
 _PLACES = "amber basin cedar delta ember fjord grove heron".split()
 _THINGS = "violin telescope tent passport camera sailboat novel mask".split()
-_STATEMENT = re.compile(r'^\{"statement": (\d+)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +149,13 @@ def _starting(apply: Callable[..., Awaitable[Any]], countdown: Countdown) -> Cal
 
 def answer(request: Recorded) -> str:
     """What the model says: one thing of each new turn, never in the same words twice; all of it is new."""
-    if _STATEMENT.search(request.text) and "Statements were just learned" in request.text:
-        numbers = sorted({int(number) for number in _STATEMENT.findall(request.text.rpartition("Statements:")[2])})
-        rows = [{"statement": number, "action": "ADD", "memory": None, "text": None} for number in numbers]
-        return json.dumps({"decisions": rows})
-    lines = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"turn":')]
-    memories = [
-        {"turns": [line["turn"]], "content": _reworded(line["said"]), "by": "user", "importance": 0.6}
+    lines = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"line":')]
+    operations = [
+        {"op": "add", "lines": [line["line"]], "content": _reworded(line["said"]), "importance": 0.6}
         for line in lines
         if line["who"] == "user" and LOCKER.search(line["said"])
     ]
-    return json.dumps({"memories": memories})
+    return json.dumps({"operations": operations})
 
 
 def _reworded(said: str) -> str:

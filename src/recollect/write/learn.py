@@ -88,6 +88,7 @@ async def learn_from(
     report |= {
         "by": how,
         "dropped": _redacted(extraction.rejected),
+        "unverified": _redacted([f"{', '.join(each.doubts)}: {each.content[:100]}" for each in facts if each.doubts]),
         "decisions": _redacted([each.described for each in result.decisions]),
     }
     return Learned(result.changes, tuple(spent)), report

@@ -134,12 +134,12 @@ def _row(job: Job) -> Row:
         job.scope.user,
         job.scope.session,
     )
-    return Row(cells, notes=[note for note in (job.error, _loss(job)) if note])
+    return Row(cells, notes=[note for note in (job.error, _doubts(job)) if note])
 
 
-def _loss(job: Job) -> str:
-    """How much of what the LLM learned nobody had said, so that it was dropped; why is in the job's result."""
-    count = (job.result or {}).get("ungrounded", 0)
-    return (
-        f"dropped {counted(count, 'statement')} of the LLM that nobody had said; --json tells which" if count else ""
-    )
+def _doubts(job: Job) -> str:
+    """Return how many statements of the LLM name something that was not said; the job's result lists them."""
+    count = len((job.result or {}).get("unverified") or ())
+    if not count:
+        return ""
+    return f"{counted(count, 'statement')} of the LLM with a number or name that was not said; --json lists them"

@@ -65,8 +65,9 @@ class ScriptedChat:
             said = re.findall(r'"who": "user", "said": "([^"]*)"', text)
             return "summarise", "The user said: " + " ".join(said)[:600]
         lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"line":')]
+        fields = {"op": "add", "memory": None, "category": "fact", "importance": 0.6}
         operations = [
-            {"op": "add", "memory": None, "lines": [line["line"]], "content": found, "category": "fact", "importance": 0.6}
+            {**fields, "lines": [line["line"]], "content": found}
             for line in lines
             for found in self._found.get(line["said"], ())
         ]
@@ -74,10 +75,8 @@ class ScriptedChat:
 
 
 @asynccontextmanager
-async def opened(
-    home: Path, chat: ScriptedChat | None, *, after: Afterwards
-) -> AsyncIterator[tuple[Deps, Learning]]:
-    """What remembering needs, over a new SQLite file, and its habits: by the model if there is one, else by the selector."""
+async def opened(home: Path, chat: ScriptedChat | None, *, after: Afterwards) -> AsyncIterator[tuple[Deps, Learning]]:
+    """Open what remembering needs, over a new SQLite file; it learns by the model if there is one."""
     settings = load({"home": home}, environ={}).settings
     embedder = await open_embedder(settings)
     ledger = await open_ledger(settings, embedder.model)

@@ -128,7 +128,9 @@ def cross_validate(messages: Sequence[dict[str, Any]]) -> np.ndarray:
 
 def report(title: str, messages: Sequence[dict[str, Any]], scores: np.ndarray) -> None:
     """Print the shares decided rightly, and the threshold that would search 99 % of the messages that need memory."""
-    decisions = [apply_rules(each["text"], lambda _, s=score: s) for each, score in zip(messages, scores, strict=True)]
+    decisions = [
+        apply_rules(each["text"], lambda _, s=score: s) for each, score in zip(messages, scores, strict=True)
+    ]
     right = {label: [] for label in (0, 1)}
     for message, decision in zip(messages, decisions, strict=True):
         right[message["search"]].append(decision.search == bool(message["search"]))

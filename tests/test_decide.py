@@ -182,8 +182,6 @@ FALSE_FRIENDS = [
 ]
 
 
-
-
 @pytest.mark.parametrize("text", [text for texts in SMALL_TALK.values() for text in texts])
 def test_small_talk_is_skipped_in_many_languages(text: str) -> None:
     decision = decide(text)
@@ -282,7 +280,9 @@ def test_odd_characters_do_not_hide_a_personal_word(text: str) -> None:
     assert decide(text).rule is Rule.PERSONAL
 
 
-@pytest.mark.parametrize("text", ["what is the \ud83d capital", "\ud800 who \udfff", "what\x00is\x00it", "？", "x" * 5000])
+@pytest.mark.parametrize(
+    "text", ["what is the \ud83d capital", "\ud800 who \udfff", "what\x00is\x00it", "？", "x" * 5000]
+)
 def test_any_text_gets_a_decision(text: str) -> None:
     assert isinstance(decide(text), Decision)
 

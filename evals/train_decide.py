@@ -40,11 +40,11 @@ from recollect.read.decide_model import (
 )
 
 DATA = Path(__file__).parent / "data" / "search_decision.jsonl"
-FOLDS = 5
+FOLDS = 10
 # Less regularisation ranks the hard pairs of the data better, more makes the probabilities less extreme.
-INVERSE_REGULARISATION = 40.0
+INVERSE_REGULARISATION = 100.0
 # How much the embedding and the named features count beside the n-grams before regularisation.
-EMBEDDING_SCALE = 0.8
+EMBEDDING_SCALE = 0.7
 NAMED_SCALE = 0.5
 # An n-gram of one message says nothing about another.
 MIN_MESSAGES = 2
@@ -57,7 +57,7 @@ def train(messages: Sequence[dict[str, Any]]) -> LinearTextModel:
     frequent = np.asarray((sparse > 0).sum(axis=0)).ravel() >= MIN_MESSAGES
     frequent[:WORD_BUCKETS] = False
     columns = np.concatenate([np.flatnonzero(frequent), np.arange(len(frequent), table.shape[1])])
-    fitted = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=3000)
+    fitted = LogisticRegression(C=INVERSE_REGULARISATION, max_iter=500)
     fitted.fit(table[:, columns], [message["search"] for message in messages])
     weights = np.zeros(table.shape[1])
     weights[columns] = fitted.coef_[0]

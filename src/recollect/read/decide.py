@@ -1,12 +1,13 @@
 """Decide whether a message is worth a search of memory.
 
 A few rules are certain: no words, small talk, a message that says "my", a long message, the caller's own knowledge.
-Everything else is up to a small model (`decide_model.py`) that estimates how likely the message needs memory. A needless
-search costs milliseconds, a missed one the answer: only what the model is sure about is skipped.
+Everything else is up to a small model (`decide_model.py`) that estimates how likely the message needs memory. A
+needless search costs milliseconds, a missed one the answer: only what the model is sure about is skipped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,9 +18,9 @@ from recollect.read.decide_model import estimate
 from recollect.read.small_words import small_words_of, words_of
 
 # Skip messages that are less likely than this to need memory: 99 of 100 that need it are above (see docs/evaluation.md).
-MIN_LIKELIHOOD = 0.1
+MIN_LIKELIHOOD = 0.035
 # Other languages have few training messages.
-MIN_LIKELIHOOD_FOREIGN = 0.02
+MIN_LIKELIHOOD_FOREIGN = 0.01
 # A message with a hint of the caller's is personal if it is more likely than not to need memory.
 _PERSONAL_LIKELIHOOD = 0.5
 # Longer messages are always searched: what needs no memory is asked for in few words.
@@ -30,6 +31,9 @@ _OWN = frozenset(
     " mes notre nos mi mis nuestro nuestra nuestros nuestras mio mia miei mie nostro nostra nostri nostre meu minha meus"
     " minhas nosso nossa mijn onze moj moja moje moim nasz nasza мои моя мое моего моеи моих наш наша наше benim bizim"
     " मेरा मेरी मेरे हमारा".split()
+)
+_OWN_PAST = re.compile(
+    r"\b(?:(?:did|have|had|was|were) (?:i|we)|(?:take|took) (?:me|us)|(?:i|we) (?:was|had|said|told|asked|mentioned|prefer))\b"
 )
 _OWN_PARTS = ("我的", "我们的", "我家", "给我", "私の", "僕の", "俺の", "うちの", "내 ", "제 ", "나의", "우리 ")
 _SPEAKERS = frozenset(
@@ -91,8 +95,8 @@ def apply_rules(
         return Decision(False, Rule.NOTHING_SAID, "there are no words in it")
     if small_talk().is_all_of(words):
         return Decision(False, Rule.SMALL_TALK, "it is a greeting, thanks, a goodbye or a bare yes or no")
-    if not _OWN.isdisjoint(words) or _contains_part(folded, _OWN_PARTS):
-        return Decision(True, Rule.PERSONAL, "it is personal: it says 'my' or 'our'", 1.0)
+    if not _OWN.isdisjoint(words) or _OWN_PAST.search(folded) or _contains_part(folded, _OWN_PARTS):
+        return Decision(True, Rule.PERSONAL, "it is personal: it says 'my' or tells of the user's past", 1.0)
     is_long = len(words) > MAX_WORDS
     if is_long and not (is_fact or requires_tool):
         return Decision(True, Rule.LONG, f"it is {len(words)} words long", 1.0)

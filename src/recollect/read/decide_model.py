@@ -12,6 +12,7 @@ from math import exp, log1p
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recollect.ledger.terms import STOP_WORDS
 from recollect.models.linear_text import hash_ngrams, tokenize
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MAX_NGRAM_WORDS = 3
 NAMED_FEATURES = (
     "question_mark", "i_or_we", "me_or_us", "my_or_our", "you", "words", "log_words", "digits", "one_capital",
     "more_capitals", "opens_capital", "not_ascii", "few_words", "ten_words", "sixteen_words", "quotes_text",
-    "possessive_s", "i_or_me_by_length",
+    "possessive_s", "i_or_me_by_length", "no_content_word", "one_content_word", "content_share",
 )  # fmt: skip
 _SUBJECT = frozenset(["i", "we", "im", "ive"])
 _OBJECT = frozenset(["me", "us"])
@@ -67,6 +68,7 @@ def _named_values(text: str, tokens: Sequence[str]) -> list[float]:
     spelled = text[:600].split()
     count = len(spelled)
     capitals = sum(word[0].isupper() and word.strip("?.,!'\"") != "I" for word in spelled[1:])
+    content = sum(token.isalpha() and token not in STOP_WORDS for token in tokens)
     subject, object_ = not _SUBJECT.isdisjoint(distinct), not _OBJECT.isdisjoint(distinct)
     return [
         "?" in distinct or "？" in distinct,
@@ -87,6 +89,9 @@ def _named_values(text: str, tokens: Sequence[str]) -> list[float]:
         '"' in distinct or ":" in distinct,
         "'s" in text or "’s" in text,
         log1p(count) if subject or object_ else 0.0,
+        content == 0,
+        content == 1,
+        content / max(1, len(tokens)),
     ]
 
 

@@ -3,14 +3,14 @@
     python -m evals.train_decide [--measure MESSAGES.jsonl]
 
 It reads `evals/data/search_decision.jsonl`, written for this project: messages with `search` 1 (memory may help) or 0
-(general knowledge, a command, small talk). It prints the shares of messages decided rightly under cross-validation, with
-all the rules of `read/decide.py` applied, and writes the weights. A file given with `--measure` is only measured, never
-trained on. Needs scikit-learn, which the package itself does not need.
+(general knowledge, a command, small talk). It prints the shares of messages decided rightly under cross-validation,
+with all the rules of `read/decide.py` applied, and writes the weights. A file given with `--measure` is only
+measured, never trained on. Needs scikit-learn, which the package itself does not need.
 
 The model is a logistic regression over word n-grams and named features (`read/decide_model.py`). While it is trained,
-it also sees the sum of the embeddings of the words. Such a sum is linear in the words, so that its part is stored as one
-weight for each word of the embedding table: words that no training message has get a weight from words like them, and
-no embedding is needed to decide.
+it also sees the sum of the embeddings of the words. Such a sum is linear in the words, so that its part is stored as
+one weight for each word of the embedding table: words that no training message has get a weight from words like them,
+and no embedding is needed to decide.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _feature_table(texts: Sequence[str]) -> csr_matrix:
 
 @cache
 def _embedding_by_word_bucket() -> np.ndarray:
-    """Return the vector of each word bucket: the embedding of its word, of the more frequent word where two collide."""
+    """Return the vector of each word bucket: the embedding of its word, of the more frequent one of two."""
     vocabulary = json.loads((BUNDLED_TABLE / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     vectors = np.load(BUNDLED_TABLE / "vectors.npy").astype(np.float32)
     vectors *= np.load(BUNDLED_TABLE / "scales.npy").astype(np.float32)[:, None]

@@ -17,7 +17,7 @@ from recollect.model.at_hand import at_hand
 from recollect.read.decide_model import estimate
 from recollect.read.small_words import small_words_of, words_of
 
-# Skip messages that are less likely than this to need memory: 99 of 100 that need it are above (see docs/evaluation.md).
+# Skip messages that are less likely than this to need memory; 99 of 100 that need it are above.
 MIN_LIKELIHOOD = 0.035
 # Other languages have few training messages.
 MIN_LIKELIHOOD_FOREIGN = 0.01
@@ -27,18 +27,21 @@ _PERSONAL_LIKELIHOOD = 0.5
 MAX_WORDS = 40
 
 _OWN = frozenset(
-    "my mine our ours myself ourselves mein meine meinen meinem meiner meines unser unsere unseren unserem unserer mon ma"
-    " mes notre nos mi mis nuestro nuestra nuestros nuestras mio mia miei mie nostro nostra nostri nostre meu minha meus"
-    " minhas nosso nossa mijn onze moj moja moje moim nasz nasza мои моя мое моего моеи моих наш наша наше benim bizim"
-    " मेरा मेरी मेरे हमारा".split()
+    "my mine our ours myself ourselves mein meine meinen meinem meiner meines unser unsere unseren unserem"
+    " unserer mon ma mes notre nos mi mis nuestro nuestra nuestros nuestras mio mia miei mie nostro nostra nostri"
+    " nostre meu minha meus minhas nosso nossa mijn onze moj moja moje moim nasz nasza мои моя мое моего моеи моих"
+    " наш наша наше benim bizim मेरा मेरी मेरे हमारा".split()
 )
 _OWN_PAST = re.compile(
-    r"\b(?:(?:did|have|had|was|were) (?:i|we)|(?:take|took) (?:me|us)|(?:i|we) (?:was|had|said|told|asked|mentioned|prefer))\b"
+    r"\b(?:(?:did|have|had|was|were) (?:i|we)|(?:take|took) (?:me|us)"
+    r"|(?:i|we) (?:was|had|said|told|asked|mentioned|prefer))\b"
 )
+# A capitalised word inside a sentence may be somebody the user knows; after these words it is mostly a place.
+_NAME = re.compile(r"(?<=[a-z,] )(?<!\bof )(?<!\bin )(?<!\bnear )(?<!\bthe )[A-Z][a-z]+(?!\w)")
 _OWN_PARTS = ("我的", "我们的", "我家", "给我", "私の", "僕の", "俺の", "うちの", "내 ", "제 ", "나의", "우리 ")
 _SPEAKERS = frozenset(
-    "i me we us you your im ive ich mich mir wir uns je moi nous yo nosotros io noi eu ik wij ja mnie я меня мне мы нас"
-    " ben".split()
+    "i me we us you your im ive ich mich mir wir uns je moi nous yo nosotros io noi eu ik wij ja mnie я меня мне мы"
+    " нас ben".split()
 )
 _SPEAKER_PARTS = ("我", "私", "僕", "俺", "나", "저", "내", "你")
 
@@ -69,8 +72,8 @@ class Decision:
 def decide(text: str, *, is_fact: bool | None = None, requires_tool: bool | None = None) -> Decision:
     """Decide whether memory should be searched for this message.
 
-    `is_fact` and `requires_tool` are the caller's knowledge of it: True skips the message unless it is personal, False
-    rules out that it is skipped as general knowledge or as a command.
+    `is_fact` and `requires_tool` are the caller's knowledge of it: True skips the message unless it is personal,
+    False rules out that it is skipped as general knowledge or as a command.
     """
     return _decide(examined(text), is_fact, requires_tool)
 
@@ -107,6 +110,8 @@ def apply_rules(
         return Decision(True, Rule.DOUBT, f"{score:.2f} likely to need memory", score)
     if score >= MIN_LIKELIHOOD_FOREIGN and _is_foreign(text):
         return Decision(True, Rule.DOUBT, f"{score:.2f} likely to need memory, in another language", score)
+    if _NAME.search(text):
+        return Decision(True, Rule.DOUBT, "it names somebody or something that memory may know", score)
     if is_fact is False or requires_tool is False:
         return Decision(True, Rule.DOUBT, "the caller says it is no general fact or needs no tool", score)
     reason = f"general knowledge or a command: {score:.2f} likely to need memory"

@@ -1,7 +1,7 @@
 """Estimate how likely a message needs memory: a linear model over words, word n-grams and a few named features.
 
-`evals/train_decide.py` trains it and writes `decide.npz`. No embedding is computed here: the weights of words that the
-training messages do not have were derived from the embedding table when the model was trained.
+`evals/train_decide.py` trains it and writes `decide.npz`. No embedding is computed here: the weights of words that
+the training messages do not have were derived from the embedding table when the model was trained.
 """
 
 from __future__ import annotations

@@ -240,7 +240,6 @@ def test_words_of_another_language_are_not_read_as_english(text: str) -> None:
 
 
 def test_a_foreign_name_does_not_make_an_english_question_foreign() -> None:
-    assert not decide("who wrote the novel die verwandlung").search
     assert not decide("what is the capital of El Salvador").search
 
 

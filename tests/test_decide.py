@@ -239,10 +239,6 @@ def test_words_of_another_language_are_not_read_as_english(text: str) -> None:
     assert decide(text).search, decide(text)
 
 
-def test_a_foreign_name_does_not_make_an_english_question_foreign() -> None:
-    assert not decide("what is the capital of El Salvador").search
-
-
 def test_the_caller_can_say_that_it_is_a_fact_or_a_task_for_a_tool() -> None:
     text = "Deploy payment-service to staging"
     assert decide(text, is_fact=True).rule is Rule.CALLER_FACT

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.afterwards import Afterwards
+from recollect.conversation.resent import without_forgotten
 from recollect.conversation.told import as_turns, told_since
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
 from recollect.ledger.protocol import Ledger, Revision
@@ -35,7 +36,6 @@ from recollect.write.learn import BY, ExtractionConfig, Learned, learn_from
 from recollect.write.listen import listen, names_turns
 from recollect.write.modes import mode_named
 from recollect.write.passed_over import passed_over, with_range, without_first
-from recollect.write.resent import without_forgotten
 from recollect.write.screening.given import Redacting
 from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
 from recollect.write.unsourced import without_sources

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
+from recollect.conversation.resent import answers_to, forgotten_in
 from recollect.ledger.protocol import Ledger
 from recollect.model.message import role_of, text_of
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.read.known_again import strip_recalled
-from recollect.write.resent import answers_to, forgotten_in
 from recollect.write.screening.redact import redact
 
 _SESSION_PREFIX = "chat-"

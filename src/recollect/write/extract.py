@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 
@@ -50,11 +50,10 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionPrompt:
-    """The text for the model, its digest, the turns as shown, and the ids of those that were shortened."""
+    """The text for the model, its digest, and the ids of the turns that were shortened."""
 
     text: str
     digest: str
-    turns: tuple[Turn, ...]
     shortened: tuple[str, ...]
 
 
@@ -94,15 +93,14 @@ def build_prompt(
 ) -> ExtractionPrompt:
     """Fill the prompt; everything before the data is the same for every call, so that providers can cache it."""
     share = chars_each(len(turns))
-    shown = tuple(replace(turn, content=shortened(turn.content, share)) for turn in turns)
     lines = [_line({"before": True}, turn, MAX_CONTEXT_CHARS) for turn in context]
-    lines += [_line({"line": number}, turn, share) for number, turn in enumerate(shown, 1)]
+    lines += [_line({"line": number}, turn, share) for number, turn in enumerate(turns, 1)]
     # One line of JSON each: nothing in the data can end the fence.
     rows = [_memory_line(number, record) for number, record in enumerate(memories, 1)]
     template = prompt("extract")
     text = template.fill(style=mode.text, fence=new_fence(), memories="\n".join(rows), lines="\n".join(lines))
     digest = blake2b(f"{template.digest} {mode.text}".encode(), digest_size=8).hexdigest()
-    return ExtractionPrompt(text, digest, shown, tuple(turn.id for turn in turns if len(turn.content) > share))
+    return ExtractionPrompt(text, digest, tuple(turn.id for turn in turns if len(turn.content) > share))
 
 
 def _line(lead: Mapping[str, object], turn: Turn, chars: int) -> str:

@@ -47,13 +47,13 @@ def find_key(statement: str) -> Keyed | None:
     return None
 
 
-def asked_to_keep(sentence: str) -> str:
+def explicit_wish(sentence: str) -> str:
     """Return what follows an explicit "remember that"; empty if the sentence has none."""
     found = _table().keep.match(sentence)
     return sentence[found.end() :].strip(" .") if found else ""
 
 
-def asked_to_skip(text: str) -> bool:
+def declines_memory(text: str) -> bool:
     """Return whether the user asks not to have the message remembered."""
     return _table().skip.search(text.replace("’", "'")) is not None
 

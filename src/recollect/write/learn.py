@@ -105,7 +105,7 @@ async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionCon
     if how == "llm" and (refused := await refusal(deps.ledger, scope.user, config.allowance)):
         how = f"{BY_SELECTOR_SINCE}{refused}"
     if deps.chat is None or how != "llm":
-        return batch, _selected(batch.turns, config), how if how != "rules" else "selector"
+        return batch, _selected(batch.turns, config), how
     # The selector was trained on what people say of themselves: what matters in documents and tasks it cannot tell.
     screens = config.ask_threshold > 0 and config.mode in ("chat", "profile")
     if screens and not may_state_something(batch.turns, threshold=config.ask_threshold):

@@ -51,7 +51,7 @@ async def find_related(
     by_row = {each.row: each.record for each in found}
     related = [by_row[row] for row in best if row in by_row]
     shown = {record.id for record in related}
-    standing = [record for record in await _standing(scope, deps.ledger) if record.id not in shown]
+    standing = [record for record in await _keyed_and_instructions(scope, deps.ledger) if record.id not in shown]
     return [*related[: limit - min(len(standing), _STANDING)], *standing][:limit]
 
 
@@ -88,7 +88,7 @@ def _queries(turns: Sequence[Turn], weight: float) -> list[tuple[str, float]]:
     return list(texts.items())[:_MAX_QUERIES]
 
 
-async def _standing(scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
+async def _keyed_and_instructions(scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
     """Return keyed facts, the most important first, then standing instructions, the newest first."""
     keyed = await ledger.keyed(scope, STATEMENTS, least=0.0, limit=_MAX_KEYED)
     instructions = await ledger.find(scope, Listing(filter=_INSTRUCTIONS, visible=True, limit=_STANDING))

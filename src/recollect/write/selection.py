@@ -10,7 +10,7 @@ from recollect.model.extracted import ExtractedFact
 from recollect.model.memory import Category, MemoryType
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
-from recollect.write.keyed import asked_to_keep, asked_to_skip, find_key
+from recollect.write.keyed import declines_memory, explicit_wish, find_key
 from recollect.write.select import KEEP_THRESHOLD, MAX_STATEMENTS, Selected, score_statements
 from recollect.write.sentences import sentences
 
@@ -36,7 +36,7 @@ def select_facts(turns: Sequence[Turn]) -> list[ExtractedFact]:
     several = len({turn.name for turn in turns if turn.role is Role.USER}) > 1
     facts: dict[str, ExtractedFact] = {}
     for turn in turns:
-        if turn.role is not Role.USER or asked_to_skip(turn.content):
+        if turn.role is not Role.USER or declines_memory(turn.content):
             continue
         for fact in _facts(turn, name=turn.name if several else None):
             facts.setdefault(fact.content.casefold(), fact)
@@ -52,13 +52,13 @@ def may_state_something(turns: Sequence[Turn], *, threshold: float) -> bool:
         # What cannot be scored, such as a message that is all quotation, is for the LLM to judge.
         if not scored or any(each.confidence >= threshold or find_key(each.text) for each in scored):
             return True
-        if any(asked_to_keep(each.text) for each in sentences(turn.content)):
+        if any(explicit_wish(each.text) for each in sentences(turn.content)):
             return True
     return False
 
 
 def _facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
-    wishes = [wish for sentence in sentences(turn.content) if (wish := asked_to_keep(sentence.text))]
+    wishes = [wish for sentence in sentences(turn.content) if (wish := explicit_wish(sentence.text))]
     for wish in wishes:
         yield fact_of(Selected(wish, wish, _ASKED_CONFIDENCE, "fact", "new"), turn, name=name)
     chosen = [each for each in score_statements(turn.content) if _is_worth_keeping(each)]
@@ -69,7 +69,7 @@ def _facts(turn: Turn, *, name: str | None) -> Iterator[ExtractedFact]:
 
 def _is_worth_keeping(selected: Selected) -> bool:
     threshold = _KEYED_THRESHOLD if find_key(selected.text) else KEEP_THRESHOLD
-    return selected.confidence >= threshold and not asked_to_keep(selected.sentence)
+    return selected.confidence >= threshold and not explicit_wish(selected.sentence)
 
 
 def fact_of(selected: Selected, turn: Turn, *, name: str | None = None) -> ExtractedFact:

@@ -54,6 +54,12 @@ def test_questions_requests_pasted_text_and_what_is_off_the_record_are_not(said:
     assert selected(said) == []
 
 
+def test_a_word_with_a_hyphen_is_not_cut() -> None:
+    assert "I ride a Gazelle e-bike to work" in " ".join(
+        fact.content for fact in selected("I ride a Gazelle e-bike to work")
+    )
+
+
 def test_an_assistants_words_are_not_selected() -> None:
     assert select_facts([turn("You live in Oslo", role=Role.ASSISTANT)]) == []
 

@@ -80,8 +80,7 @@ class Selected:
 def score_statements(text: str) -> list[Selected]:
     """Return every statement of a message, in order, with how likely it is worth remembering."""
     own = sentences(text)
-    statements = [statement for sentence in own for statement in cut(sentence)]
-    if not statements:
+    if not (statements := [statement for sentence in own for statement in cut(sentence)]):
         return []
     logits = _selector().logits(inputs_of(text, own, statements))
     return [_selected(statement, row) for statement, row in zip(statements, logits, strict=True)]
@@ -113,7 +112,8 @@ def cut(sentence: Sentence) -> list[Statement]:
     if len(tokens) < 2:
         return statements_between(sentence, spans, tokens, [])
     logits = _cutter().logits([cut_input(tokens, at) for at in range(1, len(tokens))])[:, 0]
-    cuts = [at + 1 for at, logit in enumerate(logits.tolist()) if _probability(logit) >= CUT_THRESHOLD]
+    cuts = [at for at, logit in enumerate(logits.tolist(), 1) if _probability(logit) >= CUT_THRESHOLD]
+    cuts = [at for at in cuts if not (spans[at - 1][1] == spans[at][0] and "-" in tokens[at - 1 : at + 1])]
     return statements_between(sentence, spans, tokens, cuts)
 
 

@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test clients engines api browser drill local-llm check bench bench-services bench-scale bench-mirror docs clean
+.PHONY: help serve test test-failed clients engines api browser drill local-llm check bench bench-services bench-scale bench-mirror docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,11 @@ test: $(VENV)/.dev ## Check style and types, then run the tests (about 10 minute
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(TESTERS)
+	$(BIN)/pytest -n $(TESTERS) || $(MAKE) --no-print-directory test-failed
+
+test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pass now are flaky
+	@echo 'Repeating failed tests alone. Each that passes now is flaky and has to be mended:'
+	$(BIN)/pytest --last-failed --last-failed-no-failures none -rA
 
 build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt tests/clients/package.json
 	$(PYTHON) scripts/get_clients.py

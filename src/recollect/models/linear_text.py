@@ -97,19 +97,21 @@ def hash_ngrams(
     tokens: Sequence[str], buckets: int, *, prefix: str = "", words: int = 3, chars: int = 5
 ) -> list[int]:
     """Return the buckets of the word n-grams up to `words` and the character n-grams from 2 to `chars`, each once."""
-    seen = {crc32(f"{prefix}{gram}".encode()) % buckets for gram in _word_ngrams(tokens, words)}
+    seen = {crc32(f"{prefix}{gram}".encode("utf-8", "replace")) % buckets for gram in _word_ngrams(tokens, words)}
     if chars:
         for token in set(tokens):
             padded = f"\x02{token}\x03"
             for size in range(2, chars + 1):
                 for start in range(len(padded) - size + 1):
-                    seen.add(crc32(f"{prefix}\x01{padded[start : start + size]}".encode()) % buckets)
+                    seen.add(
+                        crc32(f"{prefix}\x01{padded[start : start + size]}".encode("utf-8", "replace")) % buckets
+                    )
     return sorted(seen)
 
 
 def hash_features(features: Sequence[str], buckets: int) -> NDArray[np.int64]:
     """Return the buckets of named features, each once."""
-    return np.array(sorted({crc32(feature.encode()) % buckets for feature in features}), np.int64)
+    return np.array(sorted({crc32(feature.encode("utf-8", "replace")) % buckets for feature in features}), np.int64)
 
 
 def _word_ngrams(tokens: Sequence[str], most: int) -> Iterator[str]:

@@ -48,7 +48,7 @@ PAIR_SIGNALS = (
 
 MAX_CHARS = 400
 # A wrong move puts a wrong answer first, a missed one leaves the order as relevance has it.
-MIN_ODDS = 0.8
+MIN_ODDS = 0.65
 # The words of a pair add or take away at most this.
 MAX_WORD_ODDS = 2.0
 # Statements longer than this come with other matter.

@@ -13,13 +13,13 @@ import pytest
 
 from recollect import Memory
 from recollect.model.memory import Category
-from recollect.models.linear_text import load_model
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.read.candidate import Candidate
-from recollect.read.prefer_newest import MAX_CANDIDATES, place_newer_first, prefer_newest
+from recollect.read.newest_model import MODEL_FILE, newest_model
+from recollect.read.prefer_newest import place_newer_first, prefer_newest
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import MODEL_FILE, PAIR_SIGNALS
+from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_buckets, read_statement
 from recollect.settings import Settings
 from recollect.testing.suite_samples import memory as record
 
@@ -45,13 +45,13 @@ def statement(content: str, *, week: float, relevance: float = 0.6, role: str = 
     return Candidate(0, int(week), replace(said, **fields), relevance, relevance, parts)
 
 
-async def reorder(question: str, *candidates: Candidate, limit: int = 10) -> list[Candidate]:
-    vectors = await StaticEmbedder().embed([each.record.content for each in candidates])
-    return prefer_newest(candidates, np.asarray(vectors), look_at(question), ruler=BUNDLED, limit=limit)
+async def reorder(question: str, *first: Candidate, later: Sequence[Candidate] = ()) -> list[Candidate]:
+    vectors = await StaticEmbedder().embed([each.record.content for each in (*first, *later)])
+    return prefer_newest(first, later, np.asarray(vectors), look_at(question), ruler=BUNDLED)
 
 
-async def order(question: str, *candidates: Candidate, limit: int = 10) -> list[str]:
-    return [each.record.content for each in await reorder(question, *candidates, limit=limit)]
+async def order(question: str, *first: Candidate, later: Sequence[Candidate] = ()) -> list[str]:
+    return [each.record.content for each in await reorder(question, *first, later=later)]
 
 
 def old_and_new(**newer: Any) -> tuple[Candidate, Candidate]:
@@ -104,15 +104,22 @@ async def test_no_score_rises_and_scores_fall_along_the_order() -> None:
     assert sorted(before) == sorted(each.record.content for each in reordered)
 
 
-async def test_a_statement_beyond_the_limit_pushes_none_out() -> None:
-    between = statement(BETWEEN, week=1, relevance=0.58)
-    candidates = [statement(OLD, week=0), between, statement(NEW, week=4, relevance=0.55)]
-    assert (await order(QUESTION, *candidates, limit=2))[:2] == [OLD, BETWEEN]
+async def test_a_later_statement_below_the_threshold_joins_if_it_replaces_one() -> None:
+    old, new = old_and_new(relevance=0.05)
+    reordered = await reorder(QUESTION, old, statement(BETWEEN, week=1, relevance=0.3), later=[new])
+    assert [each.record.content for each in reordered] == [NEW, OLD, BETWEEN]
+    assert 0.05 < reordered[0].relevance < old.relevance
+    assert reordered[0].score >= reordered[1].score
 
 
-async def test_only_the_first_candidates_are_reordered() -> None:
-    crowd = [statement(f"Other thing {n} entirely", week=n, relevance=0.7) for n in range(MAX_CANDIDATES - 1)]
-    assert (await order(QUESTION, *crowd, *old_and_new(), limit=50))[-2:] == [OLD, NEW]
+async def test_a_later_statement_that_replaces_nothing_stays_out() -> None:
+    later = statement(BETWEEN, week=4, relevance=0.05)
+    assert await order(QUESTION, statement(OLD, week=0), later=[later]) == [OLD]
+    assert later.relevance == 0.05
+
+
+async def test_an_earlier_statement_below_the_threshold_stays_out() -> None:
+    assert await order(QUESTION, statement(NEW, week=4), later=[statement(OLD, week=0, relevance=0.05)]) == [NEW]
 
 
 @pytest.mark.parametrize(("relevance", "first"), [(0.58, NEW), (0.3, OLD)])
@@ -153,11 +160,19 @@ def test_newer_ones_are_placed_directly_before_the_older_ones() -> None:
 
 
 def test_the_model_weighs_every_signal() -> None:
-    model = load_model(MODEL_FILE)
-    assert model.dense.shape == (len(PAIR_SIGNALS), 1)
-    assert np.isfinite(model.dense).all()
-    assert len(set(PAIR_SIGNALS)) == len(PAIR_SIGNALS)
+    model = newest_model()
+    assert model.hidden.shape[0] == len(PAIR_SIGNALS) == len(set(PAIR_SIGNALS))
+    assert all(np.isfinite(getattr(model, name)).all() for name in model.__dataclass_fields__)
+    assert (np.abs(model.hidden).max(axis=1) > 0).all()
     assert MODEL_FILE.stat().st_size < 50_000
+
+
+def test_training_counts_the_words_that_search_adds_up() -> None:
+    first, second = (statement(text, week=at) for at, text in enumerate((OLD, NEW)))
+    table = compare([first, second], np.ones((2, 2), np.float32), look_at(QUESTION), shown=2)
+    buckets = pair_buckets(read_statement(OLD), read_statement(NEW))
+    odds = newest_model().words[buckets].sum() / len(buckets) ** 0.5
+    assert table.signals[0, WORD_ODDS] == pytest.approx(odds, abs=1e-5)
 
 
 @pytest.fixture
@@ -184,3 +199,21 @@ def test_a_search_gives_the_current_state_first(memory: Memory) -> None:
     memory.add("The neighbour's cat is called Momo", user_id="a")
     found = [hit.memory for hit in memory.search("when is standup?", user_id="a")]
     assert found[:2] == ["we moved standup to 9:45", "standup is at 9:15 every morning"]
+
+
+def test_a_search_finds_the_current_state_though_it_shares_no_word_with_the_question(tmp_path: Path) -> None:
+    said = {
+        "2026-02-04": "my sister Ines works at Bosch, in procurement",
+        "2026-04-15": "Ines left Bosch, she starts at Volta on monday",
+    }
+    with Memory(settings=Settings(home=tmp_path, learn="off")) as memory:
+        for day, text in said.items():
+            message = {"role": "user", "content": text, "timestamp": f"{day}T09:00:00Z"}
+            memory.remember([message], user_id="a", session_id=day)
+        for number in range(20):
+            memory.add(f"The user once bought {number} stamps", user_id="a")
+        traced = memory.search("where does my sister work?", user_id="a", trace=True)
+        found = memory.search("where does my sister work?", user_id="a")
+    assert found.hits[0].memory == said["2026-04-15"]
+    assert [hit.memory for hit in found] == [hit.memory for hit in traced]
+    assert all(0 <= hit.score <= 1 for hit in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closer:
-    """How many candidates get a closer look, how relevant they are at least, and whether the others are told too."""
+    """How many candidates get a closer look, how relevant they are at least, and whether the others are told too.
+
+    Those at the places `also` get one however relevant they are.
+    """
 
     count: int
     least: float
     all: bool = False
+    also: Collection[int] = ()
 
 
 async def fetch(
@@ -33,10 +38,11 @@ async def fetch(
 ) -> tuple[list[Candidate], list[Candidate]]:
     """The candidates that get a closer look, best first; and, if asked for, those that do not."""
     read = await _read(scope, found, wanted, relevance, closer, ledger=ledger)
-    good = above(read, closer.least)
+    also = [each for each in read if each.at in closer.also]
+    good = above([each for each in read if each.at not in closer.also], closer.least)
     for late in good[closer.count :]:
         late.fate = f"it is not among the {closer.count} most relevant"
-    return good[: closer.count], [each for each in read if each.fate]
+    return good[: closer.count] + also, [each for each in read if each.fate]
 
 
 async def _read(
@@ -48,7 +54,8 @@ async def _read(
         order = order[relevance[order] >= closer.least]
     taken: list[Candidate] = []
     for start in range(0, len(order), enough or 1):
-        places = {int(found.pool.rows[at]): int(at) for at in order[start : start + enough]}
+        chosen = [*order[start : start + enough].tolist(), *(closer.also if start == 0 else ())]
+        places = {int(found.pool.rows[at]): at for at in chosen}
         seen = await ledger.fetch(scope, list(places), filter=wanted.filter, as_of=wanted.as_of)
         records = {each.row: each.record for each in seen}
         taken += [
@@ -56,17 +63,17 @@ async def _read(
             for row, at in places.items()
             if row in records
         ]
-        if len(taken) >= enough:
+        if len(taken) >= enough + len(closer.also):
             break
     return taken
 
 
 def parts_of(found: Gathered, at: int) -> dict[str, float]:
     """The scores of a candidate that are shown, and that later steps look at."""
-    pool = found.pool
+    pool, dense = found.pool, float(found.pool.dense[at])
     return {
-        "dense": float(pool.dense[at]) if pool.known[at] else 0.0,
+        "dense": dense if pool.known[at] else 0.0,
         "lexical": float(pool.lexical[at]),
         "coverage": float(pool.coverage[at]),
-        "meaning": float(found.outlook.ruler.scaled(pool.dense[at : at + 1])[0]),
+        "meaning": found.outlook.ruler.scale(dense),
     }

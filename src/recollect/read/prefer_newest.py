@@ -1,21 +1,27 @@
 """Prefer the newest: of two statements that compete, the newer one comes first.
 
-Two statements compete if one supersedes the other, if both have the same key, or if the pair model says that the
-newer replaces the older (`statement_pairs.py`). This step only reorders: no score rises, nothing leaves the result.
+Two statements compete if one supersedes the other, if both have the same key, or if the trained model says that the
+newer replaces the older (`newest_model.py`, from the signals of `statement_pairs.py`). The newer statement may be one
+that hardly fits the question by its own words: "my sister works at Bosch" does, "Ines starts at Volta on Monday" does
+not. Such a statement joins the result with the relevance of the older one times the probability that it replaces it.
+No other score rises, and nothing leaves the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recollect.model.memory import MemoryRecord
 from recollect.read.candidate import Candidate
+from recollect.read.gather import Gathered
+from recollect.read.newest_model import newest_model
 from recollect.read.question import Question
 from recollect.read.ruler import Ruler
-from recollect.read.statement_pairs import age_of, replacing_pairs
+from recollect.read.statement_pairs import age_of, compare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,28 +30,70 @@ if TYPE_CHECKING:
 
 # Beyond the first hits an order is no longer read as one.
 MAX_CANDIDATES = 10
+# Log-odds from which on a newer statement replaces an older one. A wrong move puts a wrong answer first, a missed one
+# leaves the order as relevance has it.
+MIN_ODDS = 0.3
 # A reranker has read the question with each statement: only pairs it finds this close are reordered.
 _RERANKED_MARGIN = 0.05
+# Candidates below the threshold are looked at if they are this alike to one of the first, on the scale of `Ruler`.
+_LATER_ALIKE = 0.8
+_LATER_OF_FIRST = 3
+_MAX_LATER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """Places of an older and a newer candidate, and how likely the newer replaces the older."""
+
+    older: int
+    newer: int
+    probability: float
+
+
+async def later_places(found: Gathered, relevance: Floats, *, least: float) -> list[int]:
+    """Return the places in the pool of candidates below `least` that may replace one of the most relevant.
+
+    They are newer, and alike to it rather than to the question.
+    """
+    pool = found.pool
+    order = np.argsort(-relevance, kind="stable")
+    first = order[:_LATER_OF_FIRST][relevance[order[:_LATER_OF_FIRST]] >= least]
+    if not len(first):
+        return []
+    below = np.flatnonzero((relevance < least) & pool.known & (pool.traits.at_s > pool.traits.at_s[first].min()))
+    if not len(below):
+        return []
+    vectors = await found.view.vectors(pool.rows[np.concatenate((first, below))])
+    alike = found.outlook.ruler.scaled(vectors[: len(first)] @ vectors[len(first) :].T)
+    alike[pool.traits.at_s[below][None, :] <= pool.traits.at_s[first][:, None]] = -np.inf
+    best = alike.max(0)
+    nearest = np.argsort(-best, kind="stable")[:_MAX_LATER]
+    return [int(below[at]) for at in nearest if best[at] >= _LATER_ALIKE]
 
 
 def prefer_newest(
-    candidates: Sequence[Candidate], vectors: Floats, question: Question, *, ruler: Ruler, limit: int = MAX_CANDIDATES
+    first: Sequence[Candidate], later: Sequence[Candidate], vectors: Floats, question: Question, *, ruler: Ruler
 ) -> list[Candidate]:
-    """Return the candidates, best first, each newer statement directly before the older one it competes with.
+    """Return the first candidates of a result, each newer statement directly before the older one it competes with.
 
-    `vectors` are those of the candidates, in their order. Only the first `limit` are reordered, so that none is
-    pushed out of a result of that size. A question about the past changes nothing.
+    Of the `later` ones, which are below the threshold, only those that replace one of the first are in the result.
+    `vectors` are those of both, in their order. A question about the past changes nothing.
     """
-    count = min(limit, MAX_CANDIDATES, len(candidates))
-    if count < 2 or question.of_the_past:
-        return list(candidates)
-    first = list(candidates[:count])
-    competing = _competing(first, vectors[:count], question, ruler)
-    for _, newer in competing:
-        first[newer].parts["newest"] = 1.0
-    reordered = [first[at] for at in place_newer_first(count, competing)]
+    both = [*first, *later]
+    if not first or len(both) < 2 or question.of_the_past:
+        return list(first)
+    replacements = _replacements(both, len(first), vectors, question, ruler)
+    for each in replacements:
+        older, newer = both[each.older], both[each.newer]
+        newer.parts["newest"], newer.fate = 1.0, ""
+        if each.newer >= len(first):
+            newer.relevance = max(newer.relevance, older.relevance * each.probability)
+            newer.score = max(newer.score, older.score * each.probability)
+    order = place_newer_first(len(both), [(each.older, each.newer) for each in replacements])
+    joined = {each.newer for each in replacements} | set(range(len(first)))
+    reordered = [both[at] for at in order if at in joined]
     _let_scores_fall(reordered)
-    return reordered + list(candidates[count:])
+    return reordered
 
 
 def place_newer_first(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
@@ -58,20 +106,25 @@ def place_newer_first(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]
     return order
 
 
-def _competing(
-    first: Sequence[Candidate], vectors: Floats, question: Question, ruler: Ruler
-) -> list[tuple[int, int]]:
-    """Return the places (older, newer) of competing statements, the pairs with the newest statement last."""
-    competing = set(replacing_pairs(first, ruler.scaled(vectors @ vectors.T), question))
-    ages = [age_of(each) for each in first]
-    for older in range(len(first)):
-        competing |= {
-            (older, newer)
-            for newer in range(older + 1, len(first))
-            if ages[older] < ages[newer] and _is_linked(first[older].record, first[newer].record)
-        }
-    allowed = [pair for pair in competing if _reranker_allows(first[pair[0]], first[pair[1]])]
-    return sorted(allowed, key=lambda pair: (ages[pair[1]], pair[0]))
+def _replacements(
+    candidates: Sequence[Candidate], shown: int, vectors: Floats, question: Question, ruler: Ruler
+) -> list[_Replacement]:
+    """Return the competing pairs, those with the newest statement last."""
+    table = compare(candidates, ruler.scaled(vectors @ vectors.T), question, shown=shown)
+    odds = newest_model().odds(table.signals) if len(table.older) else np.empty(0, np.float32)
+    found = {
+        (older, newer): float(1 / (1 + np.exp(-value)))
+        for older, newer, value in zip(table.older.tolist(), table.newer.tolist(), odds.tolist(), strict=True)
+        if value > MIN_ODDS
+    }
+    ages = [age_of(each) for each in candidates]
+    for older in range(shown):
+        for newer in range(older + 1, shown):
+            if ages[older] < ages[newer] and _is_linked(candidates[older].record, candidates[newer].record):
+                found[older, newer] = 1.0
+    allowed = [pair for pair in found if _reranker_allows(candidates[pair[0]], candidates[pair[1]])]
+    allowed.sort(key=lambda pair: (ages[pair[1]], pair[0]))
+    return [_Replacement(*pair, found[pair]) for pair in allowed]
 
 
 def _is_linked(older: MemoryRecord, newer: MemoryRecord) -> bool:

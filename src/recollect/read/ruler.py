@@ -55,6 +55,10 @@ class Ruler:
         """Cosines on the common scale: 0 for strangers, 1 for answers."""
         return (cosines - np.float32(self.mean)) / np.float32(self.answer - self.mean)
 
+    def scale(self, cosine: float) -> float:
+        """Return one cosine on the common scale."""
+        return (cosine - self.mean) / (self.answer - self.mean)
+
 
 # Whoever brings ready-made vectors may have no embedder at all: not every search is to wait for it.
 _RETRY_S = 30.0

@@ -30,7 +30,7 @@ from recollect.read.explain import explain
 from recollect.read.fetch import Closer, fetch
 from recollect.read.fuse import Fusion, fuse
 from recollect.read.gather import Gathered, Wanted, gather
-from recollect.read.prefer_newest import prefer_newest
+from recollect.read.prefer_newest import MAX_CANDIDATES, later_places, prefer_newest
 from recollect.read.question import look_at
 from recollect.read.rank import Weights, rank
 from recollect.read.rerank import reconsider, rerank
@@ -132,7 +132,11 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     table = signals(found.pool, found.outlook)
     relevance = fuse(table, found.outlook.count, taste.fusion)
     clock.mark("fuse")
+    # Of a time that is asked about, neither what is recent nor what holds now is wanted.
+    of_now = not asked.periods and asked.as_of is None and not question.of_the_past
     closer = _closer(asked, taste, second_look=finders.reranker is not None)
+    if of_now and closer.least:
+        closer = replace(closer, also=await later_places(found, relevance, least=closer.least))
     read, left = await fetch(scope, found, wanted, relevance, closer, ledger=finders.ledger)
     if asked.for_prompt:
         read, dictated = await apart(read)
@@ -149,15 +153,16 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         timeout_s=taste.rerank_timeout_s,
     )
     reconsider(read, second.scores)
-    good = above(read, asked.min_score)
     clock.mark("rerank")
-    # Of a time that is asked about, neither what is recent nor what holds now is wanted.
     weights = replace(taste.weights, recency=0.0) if asked.periods else taste.weights
     moment = asked.as_of or now()
-    good = rank(good, weights, now=moment)
-    if not asked.periods and asked.as_of is None:
-        vectors = await _vectors(found, good)
-        good = prefer_newest(good, vectors, question, ruler=found.outlook.ruler, limit=asked.limit)
+    ranked = rank(read, weights, now=moment)
+    good = above(ranked, asked.min_score)
+    if of_now:
+        first = good[: min(asked.limit, MAX_CANDIDATES)]
+        later = [each for each in ranked if each.at in closer.also and each.relevance < asked.min_score]
+        vectors = await _vectors(found, [*first, *later])
+        good = prefer_newest(first, later, vectors, question, ruler=found.outlook.ruler) + good[len(first) :]
     clock.mark("rank")
     choice = Choice(
         limit=asked.limit,
@@ -166,13 +171,14 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
         elbow=taste.elbow,
         said=asked.said,
     )
-    kept = select(good, await _vectors(found, good), choice)
+    kept = select(good, await _vectors(found, good) if choice.is_varied else None, choice)
     clock.mark("select")
     hits = tuple(_hit(asked, each, table) for each in sorted(kept, key=lambda each: -each.score))
     clock.mark("explain")
     steps: tuple[Traced, ...] = ()
     if asked.trace:
-        fallen = [each for each in read if each.relevance < asked.min_score]
+        in_result = {each.row for each in good}
+        fallen = [each for each in ranked if each.row not in in_result]
         everyone = good + rank([*fallen, *left], weights, now=moment)
         steps = traced(everyone, _shown(table, everyone))
     notes = (f"found by words alone: {failure}" if failure else "", second.note)

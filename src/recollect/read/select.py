@@ -32,6 +32,11 @@ class Choice:
     elbow: bool = False
     said: frozenset[str] = frozenset()
 
+    @property
+    def is_varied(self) -> bool:
+        """Whether hits are to differ from each other, which their vectors tell."""
+        return self.diversity < 1
+
 
 def same_words(text: str) -> str:
     """The text as it is compared: neither case nor spaces matter."""
@@ -49,10 +54,10 @@ def above(candidates: Sequence[Candidate], min_score: float) -> list[Candidate]:
     return kept
 
 
-def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32], choice: Choice) -> list[Candidate]:
+def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32] | None, choice: Choice) -> list[Candidate]:
     """At most `limit` of the candidates, which come best first; the others are told why not.
 
-    `vectors` are those of the candidates, in their order.
+    `vectors` are those of the candidates, in their order; only a varied choice needs them.
     """
     allowed = _apart(candidates, choice)
     if choice.elbow:
@@ -110,10 +115,10 @@ def _before_elbow(candidates: Sequence[Candidate], kept: Sequence[int]) -> list[
 
 
 def _varied(
-    candidates: Sequence[Candidate], allowed: Sequence[int], vectors: NDArray[np.float32], choice: Choice
+    candidates: Sequence[Candidate], allowed: Sequence[int], vectors: NDArray[np.float32] | None, choice: Choice
 ) -> list[int]:
     """Maximal marginal relevance: each next one is good, and unlike those already taken."""
-    if choice.diversity >= 1 or len(allowed) <= 1:
+    if vectors is None or not choice.is_varied or len(allowed) <= 1:
         return list(allowed[: choice.limit])
     near = vectors[np.asarray(allowed)]
     # So few that plain loops are done before arrays are set up.

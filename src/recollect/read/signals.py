@@ -87,18 +87,19 @@ def signals(pool: Pool, outlook: Outlook) -> Floats:
     length = np.log1p(pool.traits.words) - 3.0
     asked = np.float32(np.log1p(outlook.terms) - 1.8)
     asks = _has(pool, Trait.ASKS)
-    before_here, before_said = _beside(here, pool.before), _beside(said, pool.before)
-    before_asks = _beside(asks, pool.before)
-    speaker = np.isin(pool.traits.speakers, outlook.named) if outlook.named else np.zeros(count, bool)
+    beside = np.stack((here, said, asks))
+    before, after = _beside(beside, pool.before), _beside(beside, pool.after)
+    before2, after2 = _beside(before, pool.before), _beside(after, pool.after)
+    speaker = np.zeros(count, bool)
+    for named in outlook.named:
+        speaker |= pool.traits.speakers == named
     assistant, time, counts = (_has(pool, flag) for flag in (Trait.ASSISTANT, Trait.TELLS_TIME, Trait.COUNTS))
     standing, prefers = _has(pool, Trait.STANDING), _has(pool, Trait.PREFERS)
     columns = (
         meaning, here, here * length, here * asked,
         pool.lexical, said, pool.coverage, said * length, said * asked,
-        before_here, before_said, _beside(here, pool.after), _beside(said, pool.after),
-        _beside(before_here, pool.before), _beside(before_said, pool.before),
-        _beside(_beside(here, pool.after), pool.after), _beside(_beside(said, pool.after), pool.after),
-        before_here * before_asks, before_said * before_asks, _session_best(here, pool), _session_best(said, pool),
+        *before[:2], *after[:2], *before2[:2], *after2[:2],
+        *before[:2] * before[2], _session_best(here, pool), _session_best(said, pool),
         speaker, (pool.traits.speakers >= 0) & ~speaker & bool(outlook.named),
         length, np.maximum(length - 1.0, 0.0), pool.traits.words < 6,
         asks, assistant, assistant * question.to_assistant, assistant * np.maximum(length - 1.0, 0.0),
@@ -121,8 +122,8 @@ def _has(pool: Pool, flag: Trait) -> Floats:
 
 
 def _beside(values: Floats, places: Places) -> Floats:
-    """The value of the turn beside each candidate, 0 where there is none."""
-    return np.where(places >= 0, values[places], np.float32(0)) if len(values) else values
+    """The values of the turn beside each candidate, one row a signal, 0 where there is none."""
+    return np.where(places >= 0, values[:, places], np.float32(0)) if len(places) else values
 
 
 def _in_period(pool: Pool, periods: Sequence[Period]) -> Floats | float:

@@ -51,7 +51,7 @@ FOLDS = 5
 WORD_SCALE = 3.0
 # A case of several texts counts as this many labelled pairs.
 PAIRS_OF_A_CASE = 6.0
-HIDDEN, EPOCHS, NETWORKS, DECAY = 48, 40, 3, 0.1
+HIDDEN, EPOCHS, NETWORKS, DECAY = 32, 25, 5, 0.2
 MAX_DEVIATIONS = 4.0
 # Whether the newer of two roles replaces the older, and how much the pair counts; other pairs say nothing.
 LABELS = {
@@ -172,9 +172,7 @@ class Trainer:
             else None
             for each in cases
         ]
-        self.places = [
-            list(zip(table.older.tolist(), table.newer.tolist(), strict=True)) if table else [] for table in tables
-        ]
+        self.places = [table.places if table else [] for table in tables]
         self._signals = np.concatenate([table.signals for table in tables if table])
         known = [
             LABELS.get((each.roles[older], each.roles[newer]), (-1, 0.0))

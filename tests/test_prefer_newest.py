@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -83,11 +84,6 @@ async def test_of_three_statements_of_one_key_the_newest_comes_first(texts: Sequ
 @pytest.mark.parametrize("voice", [{"role": "assistant"}, {"name": "Bob"}], ids=str)
 async def test_another_speaker_replaces_nothing(voice: dict[str, Any]) -> None:
     assert await order(QUESTION, *old_and_new(**voice)) == [OLD, NEW]
-
-
-async def test_look_alikes_keep_the_order_of_their_relevance() -> None:
-    ranked = [statement(text, week=at, relevance=0.9 - at / 50) for at, text in enumerate(PHONES)]
-    assert await order("What is my phone number?", *ranked) == list(PHONES)
 
 
 async def test_no_score_rises_and_scores_fall_along_the_order() -> None:
@@ -185,9 +181,15 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
     ("question", "right"),
     [("What is my phone number?", PHONES[0]), ("what's the phone number of my brother?", PHONES[3])],
 )
-def test_a_search_among_look_alikes_gives_the_one_asked_for(memory: Memory, question: str, right: str) -> None:
-    for text in PHONES:
-        memory.add(text, user_id="a")
+@pytest.mark.parametrize("days", [0, 7, 60])
+def test_a_search_among_look_alikes_gives_the_one_asked_for(
+    memory: Memory, question: str, right: str, days: int
+) -> None:
+    rows = [
+        {"memory": text, "user_id": "a", "created_at": (NOON + timedelta(days=days * at, seconds=at)).isoformat()}
+        for at, text in enumerate(PHONES)
+    ]
+    memory.import_([row | {"id": str(uuid4())} for row in rows])
     hits = memory.search(question, user_id="a", limit=3)
     assert hits.hits[0].memory == right
 

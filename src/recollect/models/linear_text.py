@@ -109,6 +109,11 @@ def hash_ngrams(
     return sorted(seen)
 
 
+def hash_words(tokens: Sequence[str], most: int) -> list[int]:
+    """Return the hashes of the word n-grams up to `most`, those of single words (and both ends) first."""
+    return [crc32(gram.encode("utf-8", "replace")) for gram in _word_ngrams(tokens, most)]
+
+
 def hash_features(features: Sequence[str], buckets: int) -> NDArray[np.int64]:
     """Return the buckets of named features, each once."""
     return np.array(sorted({crc32(feature.encode("utf-8", "replace")) % buckets for feature in features}), np.int64)

@@ -6,17 +6,19 @@ the training messages do not have were derived from the embedding table when the
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from functools import cache
-from math import exp, log1p
+from math import exp, log1p, sqrt
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.ledger.terms import STOP_WORDS
-from recollect.models.linear_text import hash_ngrams, tokenize
+from recollect.models.linear_text import hash_words, tokenize
 
 if TYPE_CHECKING:
-    from recollect.models.linear_text import LinearTextModel, TextInput
+    from recollect.models.linear_text import TextInput
 
 MODEL_FILE = Path(__file__).parent / "decide.npz"
 OUTPUT = "search"
@@ -42,24 +44,34 @@ _MAX_WORDS = 40
 
 def estimate(text: str) -> float:
     """Return the probability that the message needs memory."""
-    logit = float(_model().logits([text_features(text)])[0, 0])
+    buckets, values = _features(text)
+    sparse, dense, bias = _weights()
+    # So few that plain sums are done before arrays are set up.
+    hashed = sum(map(sparse.__getitem__, buckets)) / sqrt(len(buckets))
+    logit = hashed + sum(map(mul, values, dense)) + bias
     return 1 / (1 + exp(-max(-30.0, min(30.0, logit))))
 
 
 def text_features(text: str) -> TextInput:
-    """Return the features of a message, the same for training and use."""
+    """Return the features of a message as training takes them."""
     import numpy as np
 
     from recollect.models.linear_text import TextInput
 
+    buckets, values = _features(text)
+    return TextInput(np.array(buckets, np.int64), np.array(values, np.float32))
+
+
+def _features(text: str) -> tuple[list[int], list[float]]:
+    """Return the buckets of a message's words and n-grams, and the values of NAMED_FEATURES."""
     # A lone surrogate is legal in a Python string and cannot be hashed.
     tokens = tokenize(text if text.isascii() else text.encode("utf-8", "ignore").decode("utf-8"))
     # A question is the same with and without its mark.
     bare = [token for token in tokens if token not in _SENTENCE_MARKS]
-    words = hash_ngrams(bare, WORD_BUCKETS, words=1, chars=0)
-    ngrams = hash_ngrams(bare, NGRAM_BUCKETS, words=MAX_NGRAM_WORDS, chars=0)
-    buckets = np.array([*words, *(WORD_BUCKETS + bucket for bucket in ngrams)], np.int64)
-    return TextInput(buckets, np.array(_named_values(text, tokens), np.float32))
+    hashes = hash_words(bare, MAX_NGRAM_WORDS)
+    words = {code % WORD_BUCKETS for code in hashes[: len(bare) + 2]}
+    ngrams = {WORD_BUCKETS + code % NGRAM_BUCKETS for code in hashes}
+    return [*words, *ngrams], _named_values(text, tokens)
 
 
 def _named_values(text: str, tokens: Sequence[str]) -> list[float]:
@@ -96,7 +108,12 @@ def _named_values(text: str, tokens: Sequence[str]) -> list[float]:
 
 
 @cache
-def _model() -> LinearTextModel:
+def _weights() -> tuple[array[float], list[float], float]:
+    """Return the weights of buckets and of named features, and the bias, as plain numbers."""
+    import numpy as np
+
     from recollect.models.linear_text import load_model
 
-    return load_model(MODEL_FILE)
+    model = load_model(MODEL_FILE)
+    sparse = array("f", np.ascontiguousarray(model.sparse[:, 0], np.float32).tobytes())
+    return sparse, model.dense[:, 0].tolist(), float(model.bias[0])

@@ -98,6 +98,8 @@ def _told_of(words: str, wanted: Wanted, missing: frozenset[str]) -> str:
     A question with words that no memory has is one they hardly answer. But where it is plain what is spoken of, other
     guesses that no memory has speak against none, nor do the small words of a question that needed guessing.
     """
+    if not wanted.guessed:
+        return ""
     small = small_words_of(words_of(words))
     unknown = {word for word in wanted.guessed if missing.issuperset(terms_of(word))}
     best = next(iter(wanted.guessed), "")

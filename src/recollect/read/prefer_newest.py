@@ -9,6 +9,7 @@ No other score rises, and nothing leaves the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 10
 # Log-odds from which on a newer statement replaces an older one. A wrong move puts a wrong answer first, a missed one
 # leaves the order as relevance has it.
-MIN_ODDS = 0.3
+MIN_ODDS = 0.4
 # A reranker has read the question with each statement: only pairs it finds this close are reordered.
 _RERANKED_MARGIN = 0.05
 # Candidates below the threshold are looked at if they are this alike to one of the first, on the scale of `Ruler`.
@@ -111,10 +112,10 @@ def _replacements(
 ) -> list[_Replacement]:
     """Return the competing pairs, those with the newest statement last."""
     table = compare(candidates, ruler.scaled(vectors @ vectors.T), question, shown=shown)
-    odds = newest_model().odds(table.signals) if len(table.older) else np.empty(0, np.float32)
+    odds = newest_model().odds(table.signals).tolist() if table.places else []
     found = {
-        (older, newer): float(1 / (1 + np.exp(-value)))
-        for older, newer, value in zip(table.older.tolist(), table.newer.tolist(), odds.tolist(), strict=True)
+        pair: 1 / (1 + math.exp(-value))
+        for pair, value in zip(table.places, odds, strict=True)
         if value > MIN_ODDS
     }
     ages = [age_of(each) for each in candidates]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -72,7 +71,7 @@ def select(candidates: Sequence[Candidate], vectors: NDArray[np.float32] | None,
 def _apart(candidates: Sequence[Candidate], choice: Choice) -> list[int]:
     """Without what says the same words again, and without too many that stem from one turn."""
     said: dict[str, int] = {}
-    sources: Counter[str] = Counter()
+    sources: dict[str, int] = {}
     kept: list[int] = []
     for at, each in enumerate(candidates):
         words = same_words(each.record.content)
@@ -87,11 +86,12 @@ def _apart(candidates: Sequence[Candidate], choice: Choice) -> list[int]:
                 said[words] = at
                 first, each = each, first
             each.fate = "it says what another hit says"
-        elif any(sources[turn] >= choice.per_source for turn in turns):
+        elif any(sources.get(turn, 0) >= choice.per_source for turn in turns):
             each.fate = f"there are {choice.per_source} hits of the same turn already"
         else:
             said[words] = at
-            sources.update(turns)
+            for turn in turns:
+                sources[turn] = sources.get(turn, 0) + 1
             kept.append(at)
     return kept
 

@@ -58,6 +58,13 @@ class Outlook:
     periods: tuple[Period, ...] = ()
 
 
+_TRAITS = np.array(
+    [
+        Trait.ASKS, Trait.ASSISTANT, Trait.FIRST_PERSON, Trait.TELLS_TIME, Trait.COUNTS, Trait.STANDING,
+        Trait.PREFERS,
+    ],
+    np.int32,
+)  # fmt: skip
 # So many memories are few: nearly anything among them may be what is meant.
 FEW = 20.0
 
@@ -86,15 +93,13 @@ def signals(pool: Pool, outlook: Outlook) -> Floats:
     said = pool.lexical / (best_words or 1.0)
     length = np.log1p(pool.traits.words) - 3.0
     asked = np.float32(np.log1p(outlook.terms) - 1.8)
-    asks = _has(pool, Trait.ASKS)
+    asks, assistant, first_person, time, counts, standing, prefers = _flags(pool)
     beside = np.stack((here, said, asks))
     before, after = _beside(beside, pool.before), _beside(beside, pool.after)
     before2, after2 = _beside(before, pool.before), _beside(after, pool.after)
     speaker = np.zeros(count, bool)
     for named in outlook.named:
         speaker |= pool.traits.speakers == named
-    assistant, time, counts = (_has(pool, flag) for flag in (Trait.ASSISTANT, Trait.TELLS_TIME, Trait.COUNTS))
-    standing, prefers = _has(pool, Trait.STANDING), _has(pool, Trait.PREFERS)
     columns = (
         meaning, here, here * length, here * asked,
         pool.lexical, said, pool.coverage, said * length, said * asked,
@@ -103,7 +108,7 @@ def signals(pool: Pool, outlook: Outlook) -> Floats:
         speaker, (pool.traits.speakers >= 0) & ~speaker & bool(outlook.named),
         length, np.maximum(length - 1.0, 0.0), pool.traits.words < 6,
         asks, assistant, assistant * question.to_assistant, assistant * np.maximum(length - 1.0, 0.0),
-        _has(pool, Trait.FIRST_PERSON), (pool.before < 0) & (pool.traits.sessions >= 0),
+        first_person, (pool.before < 0) & (pool.traits.sessions >= 0),
         time, time * question.asks_when, counts, counts * question.asks_count,
         standing, standing * here, standing * pool.coverage, standing * question.wants_advice,
         prefers, prefers * question.wants_advice,
@@ -117,8 +122,9 @@ def signals(pool: Pool, outlook: Outlook) -> Floats:
     return table.T
 
 
-def _has(pool: Pool, flag: Trait) -> Floats:
-    return np.asarray((pool.traits.flags & int(flag)) != 0, np.float32)
+def _flags(pool: Pool) -> Floats:
+    """One row for each of the traits that count."""
+    return np.asarray((pool.traits.flags & _TRAITS[:, None]) != 0, np.float32)
 
 
 def _beside(values: Floats, places: Places) -> Floats:

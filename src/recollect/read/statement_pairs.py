@@ -1,14 +1,16 @@
 """Signals of two statements, of which the newer may replace the older: same subject and attribute, another value.
 
-Everything is computed for all pairs of a few candidates at once: a table of each candidate's own signals, matrices of
-what two candidates share, and the words of a pair, weighted by whether the older, the newer or both have them.
+Signals are those of each candidate, of the question, and of what two candidates share; the words of a pair are weighed
+by whether the older, the newer or both have them.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -17,7 +19,7 @@ import numpy as np
 
 from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.at_hand import at_hand
-from recollect.model.memory import Category
+from recollect.model.memory import Category, MemoryRecord
 from recollect.models.linear_text import tokenize
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import logit
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
-    Places = NDArray[np.int64]
 
 # Signals of one candidate, once for the older and once for the newer of a pair.
 OWN_SIGNALS = (
@@ -37,8 +38,8 @@ OWN_SIGNALS = (
 )  # fmt: skip
 QUESTION_SIGNALS = ("asks_value", "of_the_present", "personal", "shown", "asked_terms")
 SHARED_SIGNALS = (
-    "alike", "closer", "older_alike", "newer_alike", "shared", "shared_of_shorter", "shared_of_all", "older_only",
-    "newer_only", "asked_in_both", "new_terms", "numbers_in_both", "days", "next_turn", "words",
+    "alike", "closer", "older_alike", "newer_alike", "days", "next_turn", "shared", "shared_of_shorter",
+    "shared_of_all", "older_only", "newer_only", "asked_in_both", "older_words", "newer_words", "numbers_in_both", "words",
 )  # fmt: skip
 PAIR_SIGNALS = (
     *(f"older_{name}" for name in OWN_SIGNALS), *(f"newer_{name}" for name in OWN_SIGNALS),
@@ -48,7 +49,7 @@ WORD_ODDS = PAIR_SIGNALS.index("words")
 
 MAX_CHARS = 400
 # On the scale of `Ruler`: texts less alike than this are about different things.
-MIN_ALIKE = 0.3
+MIN_ALIKE = 0.6
 # Only what stands among the first hits is worth replacing.
 MAX_OLDER = 4
 BUCKETS = 4_096
@@ -56,8 +57,11 @@ _MIN_GRAM, _MAX_GRAM = 3, 5
 # Each role of a word has its own buckets, from one hash of the word.
 _ROLE_STEP = 1_361
 _NEXT_TURNS = 2
+# More than any two texts are alike.
+_ITSELF = 9
 _DAY_S, _SHORTEST_DAYS = 86_400.0, 1e-4
 _WORD = re.compile(r"\w")
+_SUMMARIES = frozenset({Category.EPISODE, Category.SUMMARY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +77,15 @@ class Statement:
     as_older: float
     as_newer: float
     grams: int
+    # By word: what it adds instead where both have it, and its n-grams, which are then counted once.
+    in_both: Mapping[str, tuple[float, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """The pairs of candidates to compare, oldest newer statement first, and one row of signals for each."""
+    """Places (older, newer) of the pairs, the one with the newest statement last, and a row of signals for each."""
 
-    older: Places
-    newer: Places
+    places: list[tuple[int, int]]
     signals: Floats
 
 
@@ -93,16 +98,17 @@ def read_statement(text: str) -> Statement:
 def _read_statement(text: str) -> Statement:
     terms = frozenset(terms_of(text)) - {"user"}
     all_words = [word for word in tokenize(text) if _WORD.match(word)]
-    words = frozenset(all_words)
+    weights = {word: _word_weights(word) for word in all_words}
     return Statement(
-        words=words,
+        words=frozenset(weights),
         terms=terms,
         numbers=frozenset(term for term in terms if term[0].isdigit()),
         length=math.log1p(len(all_words)) - 2.0,
         asks="?" in text or "？" in text,
-        as_older=sum(_word_weights(word).older for word in words),
-        as_newer=sum(_word_weights(word).newer for word in words),
-        grams=sum(_word_weights(word).grams for word in words),
+        as_older=sum(each.older for each in weights.values()),
+        as_newer=sum(each.newer for each in weights.values()),
+        grams=sum(each.grams for each in weights.values()),
+        in_both={word: (each.both - each.older - each.newer, each.grams) for word, each in weights.items()},
     )
 
 
@@ -121,42 +127,51 @@ def compare(candidates: Sequence[Candidate], alike: Floats, question: Question, 
     `alike` holds the cosines of all candidates on the scale of `Ruler`. The first `shown` candidates are those of the
     result; the others can only be the newer of a pair.
     """
+    # So few that plain loops are done before arrays are set up.
     ages = [age_of(each) for each in candidates]
-    order = np.argsort([rank for _, rank in sorted((age, at) for at, age in enumerate(ages))])
-    may_pair = np.triu(alike >= MIN_ALIKE, 1) & (order[:, None] < order[None, :])
-    may_pair[min(shown, MAX_OLDER) :] = False
-    may_pair &= _may_compete(candidates)
-    older, newer = np.nonzero(may_pair)
-    if not len(older):
-        return PairTable(older, newer, np.empty((0, len(PAIR_SIGNALS)), np.float32))
-    by_age = np.lexsort((older, order[newer]))
-    older, newer = older[by_age], newer[by_age]
-    statements = [read_statement(each.record.content) for each in candidates]
+    near: list[list[float]] = alike.tolist()
+    pairs = [
+        (ages[newer], older, newer)
+        for older in range(min(shown, MAX_OLDER))
+        for newer in range(older + 1, len(candidates))
+        if near[older][newer] >= MIN_ALIKE and ages[older] < ages[newer]
+        if _may_compete(candidates[older].record, candidates[newer].record)
+    ]
+    if not pairs:
+        return PairTable([], np.empty((0, len(PAIR_SIGNALS)), np.float32))
+    pairs.sort()
     asked = frozenset(query_terms(question.text))
-    own = _own_signals(candidates, statements, question, asked, order, shown)
-    shared = _shared_signals(candidates, statements, alike, asked, older, newer)
-    about = np.broadcast_to(_question_signals(question, asked, shown), (len(older), len(QUESTION_SIGNALS)))
-    return PairTable(older, newer, np.concatenate((own[older], own[newer], about, shared), axis=1))
+    statements = [read_statement(each.record.content) for each in candidates]
+    own = _own_signals(candidates, statements, question, asked, ages, shown)
+    about = (question.asks_when or question.asks_count, question.of_the_present, question.personal, shown, len(asked))
+    others = alike - np.eye(len(candidates), dtype=np.float32) * _ITSELF
+    nearest: list[float] = others.max(1).tolist()
+    closer: list[list[int]] = (others[:MAX_OLDER, None, :] > others[:MAX_OLDER, :, None]).sum(2).tolist()
+    rows = []
+    for _, older, newer in pairs:
+        value = near[older][newer]
+        closeness = (value, closer[older][newer], nearest[older] - value, nearest[newer] - value)
+        shared = _shared_signals(statements[older], statements[newer], asked)
+        days = (ages[newer][0] - ages[older][0]) / _DAY_S
+        when = (
+            # Of the same moment: when they were said is not known.
+            math.log10(max(days, _SHORTEST_DAYS)) if days else 0.0,
+            _is_next_turn(candidates[older].record, candidates[newer].record),
+        )
+        rows.append((*own[older], *own[newer], *about, *closeness, *when, *shared))
+    return PairTable([(older, newer) for _, older, newer in pairs], np.array(rows, np.float32))
 
 
-def _may_compete(candidates: Sequence[Candidate]) -> NDArray[np.bool_]:
+def _may_compete(older: MemoryRecord, newer: MemoryRecord) -> bool:
     """Return False for summaries, for a turn and what was learned from it, and for what another speaker says.
 
     An assistant never replaces a user's words; a user may correct an assistant.
     """
-    records = [each.record for each in candidates]
-    place = {record.id: at for at, record in enumerate(records)}
-    states = np.array([record.category not in (Category.EPISODE, Category.SUMMARY) for record in records])
-    by_assistant = np.array([record.detail.get("role") == "assistant" for record in records])
-    may = states[:, None] & (states & ~by_assistant)[None, :]
-    names = [record.detail.get("name") for record in records]
-    if any(names):
-        may &= np.array([[one == other for other in names] for one in names])
-    for at, record in enumerate(records):
-        for source in record.evidence:
-            if (other := place.get(source)) is not None:
-                may[at, other] = may[other, at] = False
-    return may
+    if older.category in _SUMMARIES or newer.category in _SUMMARIES:
+        return False
+    if newer.detail.get("role") == "assistant" or older.detail.get("name") != newer.detail.get("name"):
+        return False
+    return newer.id not in older.evidence and older.id not in newer.evidence
 
 
 def _own_signals(
@@ -164,103 +179,59 @@ def _own_signals(
     statements: Sequence[Statement],
     question: Question,
     asked: frozenset[str],
-    order: Places,
+    ages: Sequence[tuple[float, bool, int]],
     shown: int,
-) -> Floats:
-    counts = {term: sum(term in each.terms for each in statements) for term in sorted(asked)}
+) -> list[tuple[float, ...]]:
+    """Return the signals of each candidate in the order of OWN_SIGNALS."""
+    asked_in = [asked & each.terms for each in statements]
+    counts = Counter(term for terms in asked_in for term in terms)
     # The question's term that fewest candidates have tells look-alikes apart.
-    rare = min((term for term in counts if counts[term]), key=counts.__getitem__, default="")
+    rare = min(sorted(counts), key=counts.__getitem__, default="")
     names = frozenset(term for name in question.names for term in terms_of(name))
     share = 1 / max(len(asked), 1)
+    by_age = sorted(ages[:shown])
     rows = []
     for at, (each, statement) in enumerate(zip(candidates, statements, strict=True)):
         parts, record = each.parts, each.record
         rows.append(
             (
-                logit(each.relevance), parts["coverage"], parts["meaning"], statement.length,
-                statement.asks, record.category is Category.TURN,
-                record.detail.get("role") == "assistant", at, len(asked & statement.terms) * share,
-                rare in statement.terms, len(names & statement.terms), len(statement.numbers), 0.0,
+                logit(each.relevance), parts["coverage"], parts["meaning"], statement.length, statement.asks,
+                record.category is Category.TURN, record.detail.get("role") == "assistant", at,
+                len(asked_in[at]) * share, rare in statement.terms, len(names & statement.terms),
+                len(statement.numbers), shown - bisect_right(by_age, ages[at]),
             )
         )  # fmt: skip
-    table = np.array(rows, np.float32)
-    table[:, -1] = (order[None, :shown] > order[:, None]).sum(1)
-    return table
+    return rows
 
 
-def _question_signals(question: Question, asked: frozenset[str], shown: int) -> Floats:
-    asks_value = question.asks_when or question.asks_count
-    return np.array((asks_value, question.of_the_present, question.personal, shown, len(asked)), np.float32)
-
-
-def _shared_signals(
-    candidates: Sequence[Candidate],
-    statements: Sequence[Statement],
-    alike: Floats,
-    asked: frozenset[str],
-    older: Places,
-    newer: Places,
-) -> Floats:
-    """Return the signals of two candidates together, one row a pair, in the order of SHARED_SIGNALS."""
-    counts = np.array(
-        [_count_shared(statements[one], statements[other], asked) for one, other in zip(older, newer, strict=True)],
-        np.float32,
-    )
-    shared, asked_both, numbers_both, new, words = counts.T
-    sizes = np.array([len(each.terms) for each in statements], np.float32)
-    size, new_size = sizes[older], sizes[newer]
-    pair_alike = alike[older, newer]
-    apart = alike - np.eye(len(candidates), dtype=np.float32) * 9
-    nearest = apart.max(1)
-    at = np.array([each.record.created_at.timestamp() for each in candidates])
-    days = (at[newer] - at[older]) / _DAY_S
-    return np.stack(
-        (
-            pair_alike,
-            (apart[older] > pair_alike[:, None]).sum(1),
-            nearest[older] - pair_alike,
-            nearest[newer] - pair_alike,
-            shared,
-            shared / np.maximum(np.minimum(size, new_size), 1),
-            shared / np.maximum(size + new_size - shared, 1),
-            size - shared,
-            new_size - shared,
-            asked_both,
-            new,
-            numbers_both,
-            # Of the same moment: when they were said is not known.
-            np.where(days == 0, 0, np.log10(np.maximum(days, _SHORTEST_DAYS))),
-            [_is_next_turn(candidates[one], candidates[other]) for one, other in zip(older, newer, strict=True)],
-            words,
-        ),
-        axis=1,
-        dtype=np.float32,
-    )
-
-
-def _count_shared(older: Statement, newer: Statement, asked: frozenset[str]) -> tuple[float, ...]:
-    """Return how many terms both have, asked terms, numbers and new terms, and what the words of the pair add."""
+def _shared_signals(older: Statement, newer: Statement, asked: frozenset[str]) -> tuple[float, ...]:
+    """Return what the terms of two statements have in common, and what the words of the pair add."""
     shared, words = older.terms & newer.terms, older.words & newer.words
     odds, grams = older.as_older + newer.as_newer, older.grams + newer.grams
     for word in words:
-        weights = _word_weights(word)
-        odds += weights.both - weights.older - weights.newer
-        grams -= weights.grams
+        change, counted = older.in_both[word]
+        odds += change
+        grams -= counted
+    count, old_count, new_count = len(shared), len(older.terms), len(newer.terms)
     return (
-        len(shared),
+        count,
+        count / max(min(old_count, new_count), 1),
+        count / max(old_count + new_count - count, 1),
+        old_count - count,
+        new_count - count,
         len(shared & asked),
+        len(older.terms - shared - asked - older.numbers),
+        len(newer.terms - shared - asked - newer.numbers),
         len(older.numbers & newer.numbers),
-        len(newer.terms - shared - asked),
         odds / math.sqrt(grams or 1),
     )
 
 
-def _is_next_turn(older: Candidate, newer: Candidate) -> bool:
+def _is_next_turn(older: MemoryRecord, newer: MemoryRecord) -> bool:
     """Return whether the second was said right after the first, in the same session."""
-    one, other = older.record, newer.record
-    if one.scope.session is None or one.scope.session != other.scope.session:
+    if not older.scope.session or older.scope.session != newer.scope.session:
         return False
-    before, after = one.detail.get("position"), other.detail.get("position")
+    before, after = older.detail.get("position"), newer.detail.get("position")
     return isinstance(before, int) and isinstance(after, int) and 0 < after - before <= _NEXT_TURNS
 
 

@@ -22,7 +22,6 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neural_network import MLPClassifier
@@ -39,15 +38,15 @@ from evals.newest_cases import (
     truth_cases,
     update_cases,
 )
-from recollect.models.static_embedder import StaticEmbedder
+from recollect.models.static_embedder import DIMENSIONS, StaticEmbedder
 from recollect.read.newest_model import MODEL_FILE, NewestModel, save_newest_model
 from recollect.read.prefer_newest import MIN_ODDS, place_newer_first
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import BUCKETS, WORD_ODDS, compare, pair_buckets, read_statement
+from recollect.read.statement_pairs import WORD_ODDS, compare, pair_words, read_statement
 
 FOLDS = 5
-# How much the hashed words count beside the named signals while their weights are fitted.
+# How much words count beside the named signals while their weights are fitted.
 WORD_SCALE = 3.0
 # A case of several texts counts as this many labelled pairs.
 PAIRS_OF_A_CASE = 6.0
@@ -109,12 +108,9 @@ def _pairs_of_changes(case: Mapping[str, Any]) -> Iterator[TextPair]:
         yield from (TextPair(case["id"], old[2], new[2], False) for old in one for new in other if old[0] <= new[0])
 
 
-def word_table(pairs: Sequence[tuple[str, str]]) -> csr_matrix:
-    """Return the hashed words of pairs; each pair counts the same, however long it is."""
-    rows = [pair_buckets(read_statement(older), read_statement(newer)) for older, newer in pairs]
-    ends = np.cumsum([0, *map(len, rows)])
-    values = np.concatenate([[1 / np.sqrt(len(row))] * len(row) for row in rows if row])
-    return csr_matrix((values, np.concatenate(rows).astype(int), ends), shape=(len(rows), BUCKETS))
+def word_table(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """Return the words of pairs, a row a pair."""
+    return np.array([pair_words(read_statement(older), read_statement(newer)) for older, newer in pairs])
 
 
 class WordWeights:
@@ -123,21 +119,21 @@ class WordWeights:
     def __init__(self, pairs: Sequence[TextPair]) -> None:
         counts = Counter(each.case for each in pairs)
         texts = [(each.older, each.newer) for each in pairs]
-        self._inputs = hstack([word_table(texts) * WORD_SCALE, _text_signals(texts)]).tocsr()
+        self._inputs = np.hstack([word_table(texts) * WORD_SCALE, _text_signals(texts)])
         self._labels = np.array([each.replaces for each in pairs])
         self._weights = np.array([min(PAIRS_OF_A_CASE / counts[each.case], 1.0) for each in pairs])
         self._folds = np.array([fold_of(each.case) for each in pairs])
         self._known: dict[frozenset[int], np.ndarray] = {}
 
     def without(self, *folds: int) -> np.ndarray:
-        """Return the weights of all buckets, fitted on the other folds."""
+        """Return the weights of the words in each role, fitted on the other folds."""
         left_out = frozenset(folds)
         if left_out not in self._known:
             use = ~np.isin(self._folds, list(left_out))
             model = LogisticRegression(C=1.0, max_iter=3_000).fit(
                 self._inputs[use], self._labels[use], sample_weight=self._weights[use]
             )
-            self._known[left_out] = WORD_SCALE * model.coef_[0][:BUCKETS]
+            self._known[left_out] = WORD_SCALE * model.coef_[0][: 3 * DIMENSIONS]
         return self._known[left_out]
 
 
@@ -209,7 +205,7 @@ class Trainer:
         ]
         # The mean of several networks is one network with all their hidden units.
         return NewestModel(
-            words=words,
+            words=words.reshape(3, DIMENSIONS).T,
             mean=mean,
             deviation=deviation,
             hidden=np.concatenate([each.coefs_[0] for each in networks], axis=1),
@@ -223,7 +219,7 @@ class Trainer:
         odds = np.zeros(len(self.labels))
         for fold in range(FOLDS):
             own, signals = self._folds == fold, self._with_words([fold])
-            odds[own] = self._fit(signals, ~own, np.zeros(BUCKETS)).odds(signals[own])
+            odds[own] = self._fit(signals, ~own, np.zeros(3 * DIMENSIONS)).odds(signals[own])
         return odds
 
     def fit(self) -> NewestModel:

@@ -20,7 +20,7 @@ from recollect.read.newest_model import MODEL_FILE, newest_model
 from recollect.read.prefer_newest import place_newer_first, prefer_newest
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_buckets, read_statement
+from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_words, read_statement
 from recollect.settings import Settings
 from recollect.testing.suite_samples import memory as record
 
@@ -166,9 +166,8 @@ def test_the_model_weighs_every_signal() -> None:
 def test_training_counts_the_words_that_search_adds_up() -> None:
     first, second = (statement(text, week=at) for at, text in enumerate((OLD, NEW)))
     table = compare([first, second], np.ones((2, 2), np.float32), look_at(QUESTION), shown=2)
-    buckets = pair_buckets(read_statement(OLD), read_statement(NEW))
-    odds = newest_model().words[buckets].sum() / len(buckets) ** 0.5
-    assert table.signals[0, WORD_ODDS] == pytest.approx(odds, abs=1e-5)
+    odds = pair_words(read_statement(OLD), read_statement(NEW)) @ newest_model().words.T.ravel()
+    assert table.signals[0, WORD_ODDS] == pytest.approx(odds, abs=1e-4)
 
 
 @pytest.fixture
@@ -181,12 +180,12 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
     ("question", "right"),
     [("What is my phone number?", PHONES[0]), ("what's the phone number of my brother?", PHONES[3])],
 )
-@pytest.mark.parametrize("days", [0, 7, 60])
+@pytest.mark.parametrize("days", [0, 7, 30])
 def test_a_search_among_look_alikes_gives_the_one_asked_for(
     memory: Memory, question: str, right: str, days: int
 ) -> None:
     rows = [
-        {"memory": text, "user_id": "a", "created_at": (NOON + timedelta(days=days * at, seconds=at)).isoformat()}
+        {"memory": text, "user_id": "a", "created_at": (NOON - timedelta(days=400 - days * at, seconds=-at)).isoformat()}
         for at, text in enumerate(PHONES)
     ]
     memory.import_([row | {"id": str(uuid4())} for row in rows])
@@ -204,18 +203,18 @@ def test_a_search_gives_the_current_state_first(memory: Memory) -> None:
 
 
 def test_a_search_finds_the_current_state_though_it_shares_no_word_with_the_question(tmp_path: Path) -> None:
-    said = {
-        "2026-02-04": "my sister Ines works at Bosch, in procurement",
-        "2026-04-15": "Ines left Bosch, she starts at Volta on monday",
-    }
-    with Memory(settings=Settings(home=tmp_path, learn="off")) as memory:
+    said = {"2026-02-04": "my bank is Sparkasse", "2026-04-15": "left Sparkasse, moved everything to ING"}
+    with Memory(settings=Settings(home=tmp_path, learn="off", search_min_score=0.5)) as memory:
         for day, text in said.items():
             message = {"role": "user", "content": text, "timestamp": f"{day}T09:00:00Z"}
             memory.remember([message], user_id="a", session_id=day)
         for number in range(20):
             memory.add(f"The user once bought {number} stamps", user_id="a")
-        traced = memory.search("where does my sister work?", user_id="a", trace=True)
-        found = memory.search("where does my sister work?", user_id="a")
-    assert found.hits[0].memory == said["2026-04-15"]
+        found = memory.search("which bank am I with?", user_id="a")
+        traced = memory.search("which bank am I with?", user_id="a", trace=True)
+        past = memory.search("which bank was I with before?", user_id="a")
+    assert [hit.memory for hit in found] == list(reversed(said.values()))
     assert [hit.memory for hit in found] == [hit.memory for hit in traced]
-    assert all(0 <= hit.score <= 1 for hit in found)
+    assert found.hits[0].scores["relevance"] < found.hits[1].scores["relevance"]
+    assert found.hits[0].score >= found.hits[1].score
+    assert said["2026-04-15"] not in [hit.memory for hit in past]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from recollect.models.embedding import Matrix
 
 BUNDLED_TABLE = Path(__file__).parent / "table"
+DIMENSIONS = 256
 
 # A megabyte must not cost a second: what a text is about shows long before this many characters.
 MAX_CHARACTERS = 32_768
@@ -97,6 +98,16 @@ class StaticEmbedder:
             return np.empty((0, self._model.dimensions), dtype=np.float32)
         sums = np.stack([_sum(table, tokens) for tokens in _tokens(table, texts)])
         return unit_rows(sums, texts)
+
+
+def word_vector(word: str) -> NDArray[np.float32]:
+    """The vector of one word in the bundled table, of length one unless nothing of it is known."""
+    import numpy as np
+
+    table = _load(BUNDLED_TABLE)
+    [tokens] = _tokens(table, [word])
+    total = _sum(table, tokens)
+    return total / np.float32(max(float(np.linalg.norm(total)), 1e-6))
 
 
 def _identity(folder: Path) -> EmbeddingModel:

@@ -25,7 +25,7 @@ _MAX_DEVIATIONS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class NewestModel:
-    """Weights of hashed words, and a network with one hidden layer over standardised signals."""
+    """Weights of word vectors in three roles, and a network with one hidden layer over standardised signals."""
 
     words: Floats
     mean: Floats
@@ -51,14 +51,10 @@ def newest_model() -> NewestModel:
 def load_newest_model(path: Path) -> NewestModel:
     """Read a model file."""
     with np.load(path) as stored:
-        arrays = {name: stored[name].astype(np.float32) for name in NewestModel.__dataclass_fields__}
-        arrays["words"] *= stored["words_scale"]
-    return NewestModel(**arrays)
+        return NewestModel(**{name: stored[name].astype(np.float32) for name in NewestModel.__dataclass_fields__})
 
 
 def save_newest_model(path: Path, model: NewestModel) -> None:
-    """Write a model file, the weights of words as 8-bit integers."""
-    arrays = {name: getattr(model, name).astype(np.float32) for name in NewestModel.__dataclass_fields__}
-    scale = np.float32(max(float(np.abs(model.words).max()), 1e-9) / 127)
-    arrays["words"] = np.rint(model.words / scale).astype(np.int8)
-    np.savez_compressed(path, words_scale=scale, **arrays)
+    """Write a model file."""
+    arrays = {name: getattr(model, name).astype(np.float16) for name in NewestModel.__dataclass_fields__}
+    np.savez_compressed(path, **arrays)

@@ -33,13 +33,12 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 10
 # Log-odds from which on a newer statement replaces an older one. A wrong move puts a wrong answer first, a missed one
 # leaves the order as relevance has it.
-MIN_ODDS = 0.4
+MIN_ODDS = 0.2
 # A reranker has read the question with each statement: only pairs it finds this close are reordered.
 _RERANKED_MARGIN = 0.05
 # Candidates below the threshold are looked at if they are this alike to one of the first, on the scale of `Ruler`.
 _LATER_ALIKE = 0.8
-_LATER_OF_FIRST = 3
-_MAX_LATER = 4
+_LATER_OF_FIRST, _LATER_OF_EACH = 3, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +66,9 @@ async def later_places(found: Gathered, relevance: Floats, *, least: float) -> l
     vectors = await found.view.vectors(pool.rows[np.concatenate((first, below))])
     alike = found.outlook.ruler.scaled(vectors[: len(first)] @ vectors[len(first) :].T)
     alike[pool.traits.at_s[below][None, :] <= pool.traits.at_s[first][:, None]] = -np.inf
-    best = alike.max(0)
-    nearest = np.argsort(-best, kind="stable")[:_MAX_LATER]
-    return [int(below[at]) for at in nearest if best[at] >= _LATER_ALIKE]
+    nearest = np.argsort(-alike, axis=1, kind="stable")[:, :_LATER_OF_EACH]
+    places = {int(below[at]) for row, best in zip(alike, nearest, strict=True) for at in best if row[at] >= _LATER_ALIKE}
+    return sorted(places)
 
 
 def prefer_newest(

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.at_hand import at_hand
 from recollect.model.memory import Category, MemoryRecord
 from recollect.models.linear_text import tokenize
+from recollect.models.static_embedder import DIMENSIONS, word_vector
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import logit
 from recollect.read.newest_model import newest_model
@@ -52,10 +52,6 @@ MAX_CHARS = 400
 MIN_ALIKE = 0.6
 # Only what stands among the first hits is worth replacing.
 MAX_OLDER = 4
-BUCKETS = 4_096
-_MIN_GRAM, _MAX_GRAM = 3, 5
-# Each role of a word has its own buckets, from one hash of the word.
-_ROLE_STEP = 1_361
 _NEXT_TURNS = 2
 # More than any two texts are alike.
 _ITSELF = 9
@@ -73,12 +69,10 @@ class Statement:
     numbers: frozenset[str]
     length: float
     asks: bool
-    # What its words add as the older and as the newer of a pair, and how many n-grams they have.
+    # What its words add as the older and as the newer of a pair; and by word, what changes where both have it.
     as_older: float
     as_newer: float
-    grams: int
-    # By word: what it adds instead where both have it, and its n-grams, which are then counted once.
-    in_both: Mapping[str, tuple[float, int]]
+    in_both: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +101,7 @@ def _read_statement(text: str) -> Statement:
         asks="?" in text or "？" in text,
         as_older=sum(each.older for each in weights.values()),
         as_newer=sum(each.newer for each in weights.values()),
-        grams=sum(each.grams for each in weights.values()),
-        in_both={word: (each.both - each.older - each.newer, each.grams) for word, each in weights.items()},
+        in_both={word: each.both - each.older - each.newer for word, each in weights.items()},
     )
 
 
@@ -207,11 +200,8 @@ def _own_signals(
 def _shared_signals(older: Statement, newer: Statement, asked: frozenset[str]) -> tuple[float, ...]:
     """Return what the terms of two statements have in common, and what the words of the pair add."""
     shared, words = older.terms & newer.terms, older.words & newer.words
-    odds, grams = older.as_older + newer.as_newer, older.grams + newer.grams
-    for word in words:
-        change, counted = older.in_both[word]
-        odds += change
-        grams -= counted
+    odds = older.as_older + newer.as_newer + sum(map(older.in_both.__getitem__, words))
+    all_words = len(older.words) + len(newer.words) - len(words)
     count, old_count, new_count = len(shared), len(older.terms), len(newer.terms)
     return (
         count,
@@ -223,7 +213,7 @@ def _shared_signals(older: Statement, newer: Statement, asked: frozenset[str]) -
         len(older.terms - shared - asked - older.numbers),
         len(newer.terms - shared - asked - newer.numbers),
         len(older.numbers & newer.numbers),
-        odds / math.sqrt(grams or 1),
+        odds / math.sqrt(all_words or 1),
     )
 
 
@@ -236,38 +226,20 @@ def _is_next_turn(older: MemoryRecord, newer: MemoryRecord) -> bool:
 
 
 class WordWeights(NamedTuple):
-    """What a word adds where the older, the newer or both statements of a pair have it; its number of n-grams."""
+    """What a word adds where the older, the newer or both statements of a pair have it."""
 
     older: float
     newer: float
     both: float
-    grams: int
 
 
 @at_hand(16_384)
 def _word_weights(word: str) -> WordWeights:
-    buckets, weights = word_buckets(word), newest_model().words
-    older, newer, both = (float(weights[(buckets + role * _ROLE_STEP) % BUCKETS].sum()) for role in range(3))
-    return WordWeights(older, newer, both, len(buckets))
+    return WordWeights(*(word_vector(word) @ newest_model().words).tolist())
 
 
-def pair_buckets(older: Statement, newer: Statement) -> list[int]:
-    """Return the buckets of a pair's words, as often as they occur: what training counts and `_count_shared` adds up."""
+def pair_words(older: Statement, newer: Statement) -> Floats:
+    """Return the mean vectors of a pair's words in each role: what training sees and `_shared_signals` adds up."""
     roles = (older.words - newer.words, newer.words - older.words, older.words & newer.words)
-    return [
-        int(bucket)
-        for role, words in enumerate(roles)
-        for word in sorted(words)
-        for bucket in (word_buckets(word) + role * _ROLE_STEP) % BUCKETS
-    ]
-
-
-def word_buckets(word: str) -> NDArray[np.int64]:
-    """Return the buckets of a word and its character n-grams."""
-    padded = f"\x02{word}\x03"
-    grams = [
-        padded[start : start + size]
-        for size in range(_MIN_GRAM, _MAX_GRAM + 1)
-        for start in range(len(padded) - size + 1)
-    ]
-    return np.array([crc32(gram.encode("utf-8", "replace")) % BUCKETS for gram in (word, *grams)], np.int64)
+    sums = [sum((word_vector(word) for word in sorted(words)), np.zeros(DIMENSIONS, np.float32)) for words in roles]
+    return np.concatenate(sums) / np.float32(math.sqrt(len(older.words | newer.words) or 1))

@@ -69,7 +69,7 @@ class Case:
 
 @dataclass(slots=True)
 class Searched:
-    """The candidates of a question as the model gets them: those of the result, and later ones below the threshold."""
+    """The candidates of a question as the model gets them: those shown, and later ones below the threshold."""
 
     name: str
     group: str
@@ -140,9 +140,7 @@ def change_cases(truth: Mapping[str, Any]) -> Iterator[Case]:
         if chance.random() < 0.5:
             early = START - timedelta(days=chance.uniform(1, 40))
             background = [Said(fact, early) for fact in chance.sample(facts, 12)]
-        stated = [
-            Said(each["fact"], turn.at, role=turn.role) for each, turn in zip(row["said"], turns, strict=True)
-        ]
+        stated = [Said(each["fact"], turn.at, role=turn.role) for each, turn in zip(row["said"], turns, strict=True)]
         group = "look-alike data" if row["kind"] == "lookalike" else "change data"
         group += ", long" if len(row["said"][0]["message"]) > 150 else ""
         yield Case(row["id"], group, row["question"], [*background, *turns])
@@ -163,7 +161,10 @@ def pair_cases(truth: Mapping[str, Any], fillers: Sequence[str]) -> Iterator[Cas
         for is_long in (False, True):
             at = START + timedelta(days=chance.uniform(0, 20))
             later = at + timedelta(days=chance.choice((0.01, 0.1, 1, 3, 10, 30, 90)))
-            said = [(row["older"], at, "old" if replaces else "now"), (row["newer"], later, "now" if replaces else "other")]
+            said = [
+                (row["older"], at, "old" if replaces else "now"),
+                (row["newer"], later, "now" if replaces else "other"),
+            ]
             for _ in range(6):
                 said.append((chance.choice(rows)["newer"], START + timedelta(days=chance.uniform(0, 100)), "other"))
             yield Case(
@@ -253,9 +254,7 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     [vector] = await finders.embedder.embed([case.question], role="query")
     wanted = Wanted(question=look_at(case.question), words=case.question, vector=vector, pool=50)
     scope = Scope(user)
-    found = await gather(
-        scope, wanted, ledger=finders.ledger, index=finders.index, ruler=await finders.ruler.get()
-    )
+    found = await gather(scope, wanted, ledger=finders.ledger, index=finders.index, ruler=await finders.ruler.get())
     relevance = fuse(signals(found.pool, found.outlook), found.outlook.count, taste.fusion)
     also = await later_places(found, relevance, least=least)
     closer = Closer(count=READ_CANDIDATES, least=least, also=also)

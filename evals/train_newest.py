@@ -162,7 +162,10 @@ class Trainer:
         self.cases, self._words = cases, words
         tables = [
             compare(
-                each.candidates, BUNDLED.scaled(each.vectors @ each.vectors.T), look_at(each.question), shown=each.shown
+                each.candidates,
+                BUNDLED.scaled(each.vectors @ each.vectors.T),
+                look_at(each.question),
+                shown=each.shown,
             )
             if len(each.candidates) > 1
             else None
@@ -175,7 +178,10 @@ class Trainer:
             for each, places in zip(cases, self.places, strict=True)
             for older, newer in places
         ]
-        self.labels, self._weights = np.array([label for label, _ in known]), np.array([weight for _, weight in known])
+        self.labels, self._weights = (
+            np.array([label for label, _ in known]),
+            np.array([weight for _, weight in known]),
+        )
         self._folds = np.repeat([fold_of(each.name) for each in cases], [len(places) for places in self.places])
         self._table = word_table(
             [
@@ -186,7 +192,7 @@ class Trainer:
         )
 
     def _with_words(self, left_out: Sequence[int]) -> np.ndarray:
-        """Return the signals with the words as weighed by weights that saw neither the pair's fold nor those left out."""
+        """Return the signals, the words weighed by weights that saw neither the pair's fold nor those left out."""
         signals = self._signals.copy()
         for fold in range(FOLDS):
             own = self._folds == fold
@@ -242,7 +248,9 @@ def report(trainer: Trainer, odds: np.ndarray) -> None:
         counts[each.group].append((each.roles[0] == "now", each.roles[order[0]] == "now"))
     for group, rows in sorted(counts.items()):
         before, after = np.sum(rows, axis=0)
-        print(f"  {group:30s} {len(rows):4d} cases   what holds is first: {before} before, {after} after   (held out)")
+        print(
+            f"  {group:30s} {len(rows):4d} cases   what holds is first: {before} before, {after} after   (held out)"
+        )
     known = trainer.labels >= 0
     print(f"  {known.sum()} pairs, {trainer.labels[known].sum()} replace; ", end="")
     print(f"AUROC {roc_auc_score(trainer.labels[known], odds[known]):.3f} (held out)")

@@ -185,7 +185,11 @@ def test_a_search_among_look_alikes_gives_the_one_asked_for(
     memory: Memory, question: str, right: str, days: int
 ) -> None:
     rows = [
-        {"memory": text, "user_id": "a", "created_at": (NOON - timedelta(days=400 - days * at, seconds=-at)).isoformat()}
+        {
+            "memory": text,
+            "user_id": "a",
+            "created_at": (NOON - timedelta(days=400 - days * at, seconds=-at)).isoformat(),
+        }
         for at, text in enumerate(PHONES)
     ]
     memory.import_([row | {"id": str(uuid4())} for row in rows])

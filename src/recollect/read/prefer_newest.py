@@ -67,7 +67,9 @@ async def later_places(found: Gathered, relevance: Floats, *, least: float) -> l
     alike = found.outlook.ruler.scaled(vectors[: len(first)] @ vectors[len(first) :].T)
     alike[pool.traits.at_s[below][None, :] <= pool.traits.at_s[first][:, None]] = -np.inf
     nearest = np.argsort(-alike, axis=1, kind="stable")[:, :_LATER_OF_EACH]
-    places = {int(below[at]) for row, best in zip(alike, nearest, strict=True) for at in best if row[at] >= _LATER_ALIKE}
+    places = {
+        int(below[at]) for row, best in zip(alike, nearest, strict=True) for at in best if row[at] >= _LATER_ALIKE
+    }
     return sorted(places)
 
 
@@ -113,9 +115,7 @@ def _replacements(
     table = compare(candidates, ruler.scaled(vectors @ vectors.T), question, shown=shown)
     odds = newest_model().odds(table.signals).tolist() if table.places else []
     found = {
-        pair: 1 / (1 + math.exp(-value))
-        for pair, value in zip(table.places, odds, strict=True)
-        if value > MIN_ODDS
+        pair: 1 / (1 + math.exp(-value)) for pair, value in zip(table.places, odds, strict=True) if value > MIN_ODDS
     }
     ages = [age_of(each) for each in candidates]
     for older in range(shown):

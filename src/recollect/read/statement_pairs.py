@@ -1,7 +1,7 @@
 """Signals of two statements, of which the newer may replace the older: same subject and attribute, another value.
 
-Signals are those of each candidate, of the question, and of what two candidates share; the words of a pair are weighed
-by whether the older, the newer or both have them.
+Signals are those of each candidate, of the question, and of what two candidates share; the words of a pair are
+weighed by whether the older, the newer or both have them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ OWN_SIGNALS = (
 QUESTION_SIGNALS = ("asks_value", "of_the_present", "personal", "shown", "asked_terms")
 SHARED_SIGNALS = (
     "alike", "closer", "older_alike", "newer_alike", "days", "next_turn", "shared", "shared_of_shorter",
-    "shared_of_all", "older_only", "newer_only", "asked_in_both", "older_words", "newer_words", "numbers_in_both", "words",
+    "shared_of_all", "older_only", "newer_only", "asked_in_both", "older_words", "newer_words", "numbers_in_both",
+    "words",
 )  # fmt: skip
 PAIR_SIGNALS = (
     *(f"older_{name}" for name in OWN_SIGNALS), *(f"newer_{name}" for name in OWN_SIGNALS),
@@ -62,7 +63,7 @@ _SUMMARIES = frozenset({Category.EPISODE, Category.SUMMARY})
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One text as pairs are compared: its words, its search terms, those that are numbers, whether it asks something."""
+    """One text as pairs are compared: its words and terms, which of them are numbers, and whether it asks something."""
 
     words: frozenset[str]
     terms: frozenset[str]
@@ -183,7 +184,7 @@ def _own_signals(
     names = frozenset(term for name in question.names for term in terms_of(name))
     share = 1 / max(len(asked), 1)
     by_age = sorted(ages[:shown])
-    rows = []
+    rows: list[tuple[float, ...]] = []
     for at, (each, statement) in enumerate(zip(candidates, statements, strict=True)):
         parts, record = each.parts, each.record
         rows.append(

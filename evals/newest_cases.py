@@ -47,7 +47,7 @@ RoleOf = Callable[[MemoryRecord], Role]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Message:
     """A message, or a fact if it belongs to no session, with its time and its role where that is known."""
 
     text: str
@@ -63,7 +63,7 @@ class Case:
     name: str
     group: str
     question: str
-    said: Sequence[Said]
+    said: Sequence[Message]
     role_of_text: Callable[[str], Role] | None = None
 
 
@@ -96,11 +96,11 @@ def truth_cases(truth: Mapping[str, Any]) -> Iterator[Case]:
             for at, step in enumerate(case["steps"])
         ]
         turns = [
-            Said(step["message"], times[at], "s" if case["same_session"] else f"s{at}")
+            Message(step["message"], times[at], "s" if case["same_session"] else f"s{at}")
             for at, step in enumerate(case["steps"])
         ]
         last = {
-            claim["slot"]: Said(claim["content"], times[at])
+            claim["slot"]: Message(claim["content"], times[at])
             for at, step in enumerate(case["steps"])
             for claim in step["claims"]
         }
@@ -112,8 +112,8 @@ def truth_cases(truth: Mapping[str, Any]) -> Iterator[Case]:
         turns, facts = [], []
         for number, each in enumerate(case["statements"]):
             at = START + timedelta(minutes=7 * number)
-            turns.append(Said(each["message"], at, "s" if case["same_session"] else f"s{number}"))
-            facts.append(Said(each["text"], at))
+            turns.append(Message(each["message"], at, "s" if case["same_session"] else f"s{number}"))
+            facts.append(Message(each["text"], at))
         for group, said in (("", turns), (", stated", facts), (", learned", [*turns, *facts])):
             yield Case(case["id"], f"look-alikes{group}", case["ask"], [*background, *said], role_of)
 
@@ -135,12 +135,14 @@ def change_cases(truth: Mapping[str, Any]) -> Iterator[Case]:
             elif number:
                 at += timedelta(days=chance.choice((1, 3, 7, 30, 60)))
                 session += 1
-            turns.append(Said(each["message"], at, f"s{session}", each["role"]))
+            turns.append(Message(each["message"], at, f"s{session}", each["role"]))
         background = _background(truth)
         if chance.random() < 0.5:
             early = START - timedelta(days=chance.uniform(1, 40))
-            background = [Said(fact, early) for fact in chance.sample(facts, 12)]
-        stated = [Said(each["fact"], turn.at, role=turn.role) for each, turn in zip(row["said"], turns, strict=True)]
+            background = [Message(fact, early) for fact in chance.sample(facts, 12)]
+        stated = [
+            Message(each["fact"], turn.at, role=turn.role) for each, turn in zip(row["said"], turns, strict=True)
+        ]
         group = "look-alike data" if row["kind"] == "lookalike" else "change data"
         group += ", long" if len(row["said"][0]["message"]) > 150 else ""
         yield Case(row["id"], group, row["question"], [*background, *turns])
@@ -174,7 +176,7 @@ def pair_cases(truth: Mapping[str, Any], fillers: Sequence[str]) -> Iterator[Cas
                 [
                     *_background(truth),
                     *(
-                        Said(_wrapped(text, chance, fillers) if is_long else text, when, f"s{number}", role)
+                        Message(_wrapped(text, chance, fillers) if is_long else text, when, f"s{number}", role)
                         for number, (text, when, role) in enumerate(said)
                     ),
                 ],
@@ -195,14 +197,14 @@ def update_cases() -> Iterator[Case]:
             for number, text in enumerate(order):
                 at += timedelta(days=chance.choice((0.01, 0.01, 1, 5, 20)))
                 role = "now" if text == row["newer"] else "old" if text == row["older"] else "other"
-                said.append(Said(text, at, f"s{number}", role))
+                said.append(Message(text, at, f"s{number}", role))
             yield Case(row["id"], "replaces, message", row["question"], said)
 
 
-def _background(truth: Mapping[str, Any], *patterns: str) -> list[Said]:
+def _background(truth: Mapping[str, Any], *patterns: str) -> list[Message]:
     at = datetime(2026, 1, 5, 9, tzinfo=UTC)
     known = [re.compile(pattern, re.IGNORECASE) for pattern in patterns if pattern]
-    return [Said(fact, at) for fact in truth["background"] if not any(each.search(fact) for each in known)]
+    return [Message(fact, at) for fact in truth["background"] if not any(each.search(fact) for each in known)]
 
 
 def _wrapped(text: str, chance: random.Random, fillers: Sequence[str]) -> str:
@@ -256,13 +258,14 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     scope = Scope(user)
     found = await gather(scope, wanted, ledger=finders.ledger, index=finders.index, ruler=await finders.ruler.get())
     relevance = fuse(signals(found.pool, found.outlook), found.outlook.count, taste.fusion)
-    also = await later_places(found, relevance, least=least)
+    also = await later_places(found, relevance, min_relevance=least, limit=MAX_CANDIDATES)
     closer = Closer(count=READ_CANDIDATES, least=least, also=also)
     read, _ = await fetch(scope, found, wanted, relevance, closer, ledger=finders.ledger)
     read, _ = await replace_stale_turns(scope, read, found, wanted, ledger=finders.ledger)
     ranked = rank(read, taste.weights, now=now())
     first = above(ranked, least)[:MAX_CANDIDATES]
-    candidates = [*first, *(each for each in ranked if each.at in also and each.relevance < least)]
+    in_first = {each.row for each in first}
+    candidates = [*first, *(each for each in ranked if each.at in also and each.row not in in_first)]
     vectors = await found.view.vectors(np.array([each.row for each in candidates], np.int64))
     roles = [role_of(each.record) for each in candidates]
     return Searched(case.name, case.group, case.question, len(first), candidates, vectors, roles)

@@ -14,13 +14,14 @@ import pytest
 
 from recollect import Memory
 from recollect.model.memory import Category
+from recollect.model.scope import Scope
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.read.candidate import Candidate
 from recollect.read.newest_model import MODEL_FILE, newest_model
 from recollect.read.prefer_newest import place_newer_first, prefer_newest
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_words, read_statement
+from recollect.read.statement_pairs import PAIR_SIGNALS, PIECE_ODDS, compare, pair_pieces, read_statement
 from recollect.settings import Settings
 from recollect.testing.suite_samples import memory as record
 
@@ -46,13 +47,15 @@ def statement(content: str, *, week: float, relevance: float = 0.6, role: str = 
     return Candidate(0, int(week), replace(said, **fields), relevance, relevance, parts)
 
 
-async def reorder(question: str, *first: Candidate, later: Sequence[Candidate] = ()) -> list[Candidate]:
+async def reorder(
+    question: str, *first: Candidate, later: Sequence[Candidate] = (), **least: float
+) -> list[Candidate]:
     vectors = await StaticEmbedder().embed([each.record.content for each in (*first, *later)])
-    return prefer_newest(first, later, np.asarray(vectors), look_at(question), ruler=BUNDLED)
+    return prefer_newest(first, later, np.asarray(vectors), look_at(question), ruler=BUNDLED, **least)
 
 
-async def order(question: str, *first: Candidate, later: Sequence[Candidate] = ()) -> list[str]:
-    return [each.record.content for each in await reorder(question, *first, later=later)]
+async def order(question: str, *first: Candidate, later: Sequence[Candidate] = (), **least: float) -> list[str]:
+    return [each.record.content for each in await reorder(question, *first, later=later, **least)]
 
 
 def old_and_new(**newer: Any) -> tuple[Candidate, Candidate]:
@@ -104,14 +107,25 @@ async def test_a_later_statement_below_the_threshold_joins_if_it_replaces_one() 
     old, new = old_and_new(relevance=0.05)
     reordered = await reorder(QUESTION, old, statement(BETWEEN, week=1, relevance=0.3), later=[new])
     assert [each.record.content for each in reordered] == [NEW, OLD, BETWEEN]
-    assert 0.05 < reordered[0].relevance < old.relevance
-    assert reordered[0].score >= reordered[1].score
+    assert (reordered[0].relevance, reordered[0].score) == (old.relevance, 0.6)
+    assert (reordered[0].parts["newest"], old.parts["replaced"]) == (1, 1)
+    assert [each.score for each in reordered] == [0.6, 0.6, 0.3]
 
 
 async def test_a_later_statement_that_replaces_nothing_stays_out() -> None:
     later = statement(BETWEEN, week=4, relevance=0.05)
     assert await order(QUESTION, statement(OLD, week=0), later=[later]) == [OLD]
     assert later.relevance == 0.05
+
+
+async def test_a_later_statement_stays_out_if_it_is_too_unlikely_for_the_threshold() -> None:
+    old, new = old_and_new(relevance=0.05)
+    assert await order(QUESTION, old, later=[new], min_relevance=0.6) == [OLD]
+
+
+async def test_a_statement_of_another_project_replaces_nothing() -> None:
+    old, new = old_and_new(relevance=0.05, scope=Scope("ann", project="beta"))
+    assert await order(QUESTION, old, later=[new]) == [OLD]
 
 
 async def test_an_earlier_statement_below_the_threshold_stays_out() -> None:
@@ -163,11 +177,11 @@ def test_the_model_weighs_every_signal() -> None:
     assert MODEL_FILE.stat().st_size < 50_000
 
 
-def test_training_counts_the_words_that_search_adds_up() -> None:
+def test_training_counts_the_word_pieces_that_search_adds_up() -> None:
     first, second = (statement(text, week=at) for at, text in enumerate((OLD, NEW)))
     table = compare([first, second], np.ones((2, 2), np.float32), look_at(QUESTION), shown=2)
-    odds = pair_words(read_statement(OLD), read_statement(NEW)) @ newest_model().words.T.ravel()
-    assert table.signals[0, WORD_ODDS] == pytest.approx(odds, abs=1e-4)
+    odds = pair_pieces(read_statement(OLD), read_statement(NEW)) @ newest_model().pieces.T.ravel()
+    assert table.signals[0, PIECE_ODDS] == pytest.approx(odds, abs=1e-4)
 
 
 @pytest.fixture
@@ -206,19 +220,50 @@ def test_a_search_gives_the_current_state_first(memory: Memory) -> None:
     assert found[:2] == ["we moved standup to 9:45", "standup is at 9:15 every morning"]
 
 
-def test_a_search_finds_the_current_state_though_it_shares_no_word_with_the_question(tmp_path: Path) -> None:
-    said = {"2026-02-04": "my bank is Sparkasse", "2026-04-15": "left Sparkasse, moved everything to ING"}
-    with Memory(settings=Settings(home=tmp_path, learn="off", search_min_score=0.5)) as memory:
-        for day, text in said.items():
+BANKS = {"2026-02-04": "my bank is Sparkasse", "2026-04-15": "left Sparkasse, moved everything to ING"}
+OLD_BANK, NEW_BANK = BANKS.values()
+BANK_QUESTION = "which bank am I with?"
+
+
+@pytest.fixture
+def banks(tmp_path: Path) -> Iterator[Memory]:
+    """What the user said of their bank, among what fits the question somewhat and what does not."""
+    with Memory(settings=Settings(home=tmp_path, learn="off")) as memory:
+        for day, text in BANKS.items():
             message = {"role": "user", "content": text, "timestamp": f"{day}T09:00:00Z"}
             memory.remember([message], user_id="a", session_id=day)
-        for number in range(20):
-            memory.add(f"The user once bought {number} stamps", user_id="a")
-        found = memory.search("which bank am I with?", user_id="a")
-        traced = memory.search("which bank am I with?", user_id="a", trace=True)
-        past = memory.search("which bank was I with before?", user_id="a")
-    assert [hit.memory for hit in found] == list(reversed(said.values()))
-    assert [hit.memory for hit in found] == [hit.memory for hit in traced]
-    assert found.hits[0].scores["relevance"] < found.hits[1].scores["relevance"]
-    assert found.hits[0].score >= found.hits[1].score
-    assert said["2026-04-15"] not in [hit.memory for hit in past]
+        others = [f"{name} works at the bank in {name}ville" for name in ("Dora", "Karl", "Emil")]
+        others += [f"The user once bought {number} stamps" for number in range(20)]
+        memory.import_(
+            [
+                {"id": str(uuid4()), "memory": text, "user_id": "a", "created_at": "2026-01-05T09:00:00Z"}
+                for text in others
+            ]
+        )
+        yield memory
+
+
+@pytest.mark.parametrize(("limit", "min_score"), [(2, 0.0), (2, 0.15), (10, 0.5), (20, 0.5)])
+def test_a_search_finds_the_current_state_though_it_shares_no_word_with_the_question(
+    banks: Memory, limit: int, min_score: float
+) -> None:
+    found = banks.search(BANK_QUESTION, user_id="a", limit=limit, min_score=min_score)
+    traced = banks.search(BANK_QUESTION, user_id="a", limit=limit, min_score=min_score, trace=True)
+    said = [hit.memory for hit in found]
+    assert said[:2] == [NEW_BANK, OLD_BANK]
+    assert said == [hit.memory for hit in traced]
+    assert len(said) == len(set(said)) <= limit
+    scores = [hit.score for hit in found]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_search_about_the_past_finds_what_held_then(banks: Memory) -> None:
+    found = [hit.memory for hit in banks.search("which bank was I with before?", user_id="a", min_score=0.5)]
+    assert NEW_BANK not in found
+
+
+def test_a_later_statement_that_the_filter_excludes_does_not_join(banks: Memory) -> None:
+    only_old = {"created_at": {"lt": "2026-03-01T00:00:00Z"}}
+    found = [hit.memory for hit in banks.search(BANK_QUESTION, user_id="a", filters=only_old)]
+    assert found[0] == OLD_BANK
+    assert NEW_BANK not in found

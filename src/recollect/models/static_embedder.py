@@ -100,14 +100,20 @@ class StaticEmbedder:
         return unit_rows(sums, texts)
 
 
-def word_vector(word: str) -> NDArray[np.float32]:
-    """The vector of one word in the bundled table, of length one unless nothing of it is known."""
+def word_pieces(text: str) -> list[int]:
+    """The pieces of a text in the vocabulary of the bundled table."""
+    [pieces] = _tokens(_load(BUNDLED_TABLE), [text])
+    return pieces
+
+
+@cache
+def piece_vectors() -> NDArray[np.float32]:
+    """A vector of length one for each piece of the bundled table's vocabulary."""
     import numpy as np
 
-    table = _load(BUNDLED_TABLE)
-    [tokens] = _tokens(table, [word])
-    total = _sum(table, tokens)
-    return total / np.float32(max(float(np.linalg.norm(total)), 1e-6))
+    vectors = _load(BUNDLED_TABLE).vectors.astype(np.float32)
+    lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+    return np.asarray(vectors / lengths, np.float32)
 
 
 def _identity(folder: Path) -> EmbeddingModel:

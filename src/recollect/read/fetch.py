@@ -63,7 +63,7 @@ async def _read(
             for row, at in places.items()
             if row in records
         ]
-        if len(taken) >= enough + len(closer.also):
+        if sum(each.at not in closer.also for each in taken) >= enough:
             break
     return taken
 

@@ -1,7 +1,7 @@
 """The trained model that says how likely a newer statement replaces an older one, from the signals of the pair.
 
-A small network over the signals; one of them is the sum of trained weights of the pair's words. The file is made by
-`evals/train_newest.py`.
+A small network over the signals; one of them is the sum of trained weights of the pair's word pieces. The file is
+made by `evals/train_newest.py`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 MODEL_FILE = Path(__file__).with_name("prefer_newest.npz")
 # Signals are cut off at this many deviations from their mean, so that an unusual pair is judged like a usual one.
-_MAX_DEVIATIONS = 4.0
+MAX_DEVIATIONS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class NewestModel:
-    """Weights of word vectors in three roles, and a network with one hidden layer over standardised signals."""
+    """Weights of word pieces in three roles, and a network with one hidden layer over standardised signals."""
 
-    words: Floats
+    pieces: Floats
     mean: Floats
     deviation: Floats
     hidden: Floats
@@ -37,7 +37,7 @@ class NewestModel:
 
     def odds(self, signals: Floats) -> Floats:
         """Return the log-odds of each row of signals."""
-        inputs = np.clip((signals - self.mean) / self.deviation, -_MAX_DEVIATIONS, _MAX_DEVIATIONS)
+        inputs = np.clip((signals - self.mean) / self.deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
         rows: Floats = np.maximum(inputs @ self.hidden + self.hidden_bias, 0) @ self.output + self.output_bias
         return rows
 

@@ -3,8 +3,7 @@
 Two statements compete if one supersedes the other, if both have the same key, or if the trained model says that the
 newer replaces the older (`newest_model.py`, from the signals of `statement_pairs.py`). The newer statement may be one
 that hardly fits the question by its own words: "my sister works at Bosch" does, "Ines starts at Volta on Monday" does
-not. Such a statement joins the result with the relevance of the older one times the probability that it replaces it.
-No other score rises, and nothing leaves the result.
+not. Such a later statement joins the result in the place of the older one, with its score. No other score rises.
 """
 
 from __future__ import annotations
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 10
 # Log-odds from which on a newer statement replaces an older one. A wrong move puts a wrong answer first, a missed one
 # leaves the order as relevance has it.
-MIN_ODDS = 0.2
+MIN_ODDS = 0.4
 # A reranker has read the question with each statement: only pairs it finds this close are reordered.
 _RERANKED_MARGIN = 0.05
-# Candidates below the threshold are looked at if they are this alike to one of the first, on the scale of `Ruler`.
+# Beside the first candidates those are looked at that are this alike to one of the best, on the scale of `Ruler`: so
+# many of each of so many, out of so many of the pool.
 _LATER_ALIKE = 0.8
-_LATER_OF_FIRST, _LATER_OF_EACH = 3, 2
+_LATER_OF_FIRST, _LATER_OF_EACH, _LATER_OUT_OF = 3, 2, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,47 +50,58 @@ class _Replacement:
     probability: float
 
 
-async def later_places(found: Gathered, relevance: Floats, *, least: float) -> list[int]:
-    """Return the places in the pool of candidates below `least` that may replace one of the most relevant.
+async def later_places(found: Gathered, relevance: Floats, *, min_relevance: float, limit: int) -> list[int]:
+    """Return the places in the pool of candidates that may replace one of the best without being among the first.
 
-    They are newer, and alike to it rather than to the question.
+    They came later, and are alike to one of the best rather than to the question.
     """
-    pool = found.pool
-    order = np.argsort(-relevance, kind="stable")
-    first = order[:_LATER_OF_FIRST][relevance[order[:_LATER_OF_FIRST]] >= least]
-    if not len(first):
+    pool, order = found.pool, np.argsort(-relevance, kind="stable")
+    best = order[:_LATER_OF_FIRST][relevance[order[:_LATER_OF_FIRST]] >= min_relevance]
+    shown = min(limit, MAX_CANDIDATES, int((relevance >= min_relevance).sum()))
+    others = order[shown : shown + _LATER_OUT_OF]
+    others = others[pool.known[others]]
+    if not len(best) or not len(others):
         return []
-    below = np.flatnonzero((relevance < least) & pool.known & (pool.traits.at_s > pool.traits.at_s[first].min()))
-    if not len(below):
-        return []
-    vectors = await found.view.vectors(pool.rows[np.concatenate((first, below))])
-    alike = found.outlook.ruler.scaled(vectors[: len(first)] @ vectors[len(first) :].T)
-    alike[pool.traits.at_s[below][None, :] <= pool.traits.at_s[first][:, None]] = -np.inf
+    vectors = await found.view.vectors(pool.rows[np.concatenate((best, others))])
+    alike = found.outlook.ruler.scaled(vectors[: len(best)] @ vectors[len(best) :].T)
+    # What happens later need not be said later: only what comes first by both is left out.
+    at_s, rows = pool.traits.at_s, pool.rows
+    is_earlier = (at_s[others] <= at_s[best][:, None]) & (rows[others] <= rows[best][:, None])
+    alike[is_earlier] = -np.inf
     nearest = np.argsort(-alike, axis=1, kind="stable")[:, :_LATER_OF_EACH]
-    places = {
-        int(below[at]) for row, best in zip(alike, nearest, strict=True) for at in best if row[at] >= _LATER_ALIKE
-    }
-    return sorted(places)
+    near_ones = zip(alike, nearest, strict=True)
+    return sorted({int(others[at]) for row, near in near_ones for at in near if row[at] >= _LATER_ALIKE})
 
 
 def prefer_newest(
-    first: Sequence[Candidate], later: Sequence[Candidate], vectors: Floats, question: Question, *, ruler: Ruler
+    first: Sequence[Candidate],
+    later: Sequence[Candidate],
+    vectors: Floats,
+    question: Question,
+    *,
+    ruler: Ruler,
+    min_relevance: float = 0.0,
 ) -> list[Candidate]:
     """Return the first candidates of a result, each newer statement directly before the older one it competes with.
 
-    Of the `later` ones, which are below the threshold, only those that replace one of the first are in the result.
-    `vectors` are those of both, in their order. A question about the past changes nothing.
+    Of the `later` ones only those join that replace one of the first, if the relevance of that one times the
+    probability that it is replaced is at least `min_relevance`. `vectors` are those of both, in their order. A
+    question about the past changes nothing.
     """
     both = [*first, *later]
     if not first or len(both) < 2 or question.of_the_past:
         return list(first)
-    replacements = _replacements(both, len(first), vectors, question, ruler)
+    replacements = [
+        each
+        for each in _replacements(both, len(first), vectors, question, ruler)
+        if each.newer < len(first) or both[each.older].relevance * each.probability >= min_relevance
+    ]
     for each in replacements:
         older, newer = both[each.older], both[each.newer]
-        newer.parts["newest"], newer.fate = 1.0, ""
+        older.parts["replaced"] = newer.parts["newest"] = 1.0
         if each.newer >= len(first):
-            newer.relevance = max(newer.relevance, older.relevance * each.probability)
-            newer.score = max(newer.score, older.score * each.probability)
+            newer.relevance, newer.score = max(newer.relevance, older.relevance), max(newer.score, older.score)
+            newer.fate = ""
     order = place_newer_first(len(both), [(each.older, each.newer) for each in replacements])
     joined = {each.newer for each in replacements} | set(range(len(first)))
     reordered = [both[at] for at in order if at in joined]

@@ -1,6 +1,7 @@
 """Search: from a question to the memories that answer it, best first, with the reasons.
 
-gather -> fuse -> current -> rerank -> rank -> prefer newest -> threshold -> select -> explain; a file for each step.
+gather -> fuse -> fetch -> current -> rerank -> rank -> threshold -> prefer newest -> select -> explain, a file for
+each step.
 """
 
 from __future__ import annotations
@@ -132,11 +133,13 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     table = signals(found.pool, found.outlook)
     relevance = fuse(table, found.outlook.count, taste.fusion)
     clock.mark("fuse")
-    # Of a time that is asked about, neither what is recent nor what holds now is wanted.
-    of_now = not asked.periods and asked.as_of is None and not question.of_the_past
+    moment = asked.as_of or now()
+    is_over = any(each.end is not None and each.end <= moment for each in asked.periods)
+    of_now = not is_over and asked.as_of is None and not question.of_the_past
     closer = _closer(asked, taste, second_look=finders.reranker is not None)
-    if of_now and closer.least:
-        closer = replace(closer, also=await later_places(found, relevance, least=closer.least))
+    if of_now and finders.reranker is None:
+        also = await later_places(found, relevance, min_relevance=asked.min_score, limit=asked.limit)
+        closer = replace(closer, also=also)
     read, left = await fetch(scope, found, wanted, relevance, closer, ledger=finders.ledger)
     if asked.for_prompt:
         read, dictated = await apart(read)
@@ -154,15 +157,20 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     )
     reconsider(read, second.scores)
     clock.mark("rerank")
+    # Of a time that is asked about, what is recent is not wanted more than the rest.
     weights = replace(taste.weights, recency=0.0) if asked.periods else taste.weights
-    moment = asked.as_of or now()
     ranked = rank(read, weights, now=moment)
     good = above(ranked, asked.min_score)
     if of_now:
         first = good[: min(asked.limit, MAX_CANDIDATES)]
-        later = [each for each in ranked if each.at in closer.also and each.relevance < asked.min_score]
+        in_first = {each.row for each in first}
+        later = [each for each in ranked if each.at in closer.also and each.row not in in_first]
         vectors = await _vectors(found, [*first, *later])
-        good = prefer_newest(first, later, vectors, question, ruler=found.outlook.ruler) + good[len(first) :]
+        first = prefer_newest(
+            first, later, vectors, question, ruler=found.outlook.ruler, min_relevance=asked.min_score
+        )
+        in_first = {each.row for each in first}
+        good = first + [each for each in good if each.row not in in_first]
     clock.mark("rank")
     choice = Choice(
         limit=asked.limit,

@@ -1,26 +1,25 @@
 """Signals of two statements, of which the newer may replace the older: same subject and attribute, another value.
 
-Signals are those of each candidate, of the question, and of what two candidates share; the words of a pair are
+Signals are those of each candidate, of the question, and of what two candidates share; its word pieces are
 weighed by whether the older, the newer or both have them.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.at_hand import at_hand
 from recollect.model.memory import Category, MemoryRecord
-from recollect.models.linear_text import tokenize
-from recollect.models.static_embedder import DIMENSIONS, word_vector
+from recollect.models.static_embedder import piece_vectors, word_pieces
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import logit
 from recollect.read.newest_model import newest_model
@@ -40,13 +39,13 @@ QUESTION_SIGNALS = ("asks_value", "of_the_present", "personal", "shown", "asked_
 SHARED_SIGNALS = (
     "alike", "closer", "older_alike", "newer_alike", "days", "next_turn", "shared", "shared_of_shorter",
     "shared_of_all", "older_only", "newer_only", "asked_in_both", "older_words", "newer_words", "numbers_in_both",
-    "words",
+    "pieces",
 )  # fmt: skip
 PAIR_SIGNALS = (
     *(f"older_{name}" for name in OWN_SIGNALS), *(f"newer_{name}" for name in OWN_SIGNALS),
     *QUESTION_SIGNALS, *SHARED_SIGNALS,
 )  # fmt: skip
-WORD_ODDS = PAIR_SIGNALS.index("words")
+PIECE_ODDS = PAIR_SIGNALS.index("pieces")
 
 MAX_CHARS = 400
 # On the scale of `Ruler`: texts less alike than this are about different things.
@@ -55,25 +54,24 @@ MIN_ALIKE = 0.6
 MAX_OLDER = 4
 _NEXT_TURNS = 2
 # More than any two texts are alike.
-_ITSELF = 9
+_ITSELF = 1_000
 _DAY_S, _SHORTEST_DAYS = 86_400.0, 1e-4
-_WORD = re.compile(r"\w")
 _SUMMARIES = frozenset({Category.EPISODE, Category.SUMMARY})
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One text as pairs are compared: its words and terms, which of them are numbers, and whether it asks something."""
+    """One text as pairs are compared: its word pieces and search terms, which are numbers, and whether it asks."""
 
-    words: frozenset[str]
+    pieces: frozenset[int]
     terms: frozenset[str]
     numbers: frozenset[str]
     length: float
     asks: bool
-    # What its words add as the older and as the newer of a pair; and by word, what changes where both have it.
+    # What its pieces add as the older and as the newer of a pair; and by piece, what changes where both have it.
     as_older: float
     as_newer: float
-    in_both: Mapping[str, float]
+    in_both: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +83,24 @@ class PairTable:
 
 
 def read_statement(text: str) -> Statement:
-    """Return the words and terms of the first part of a text."""
+    """Return the word pieces and terms of the first part of a text."""
     return _read_statement(text[:MAX_CHARS])
 
 
 @at_hand(4_096)
 def _read_statement(text: str) -> Statement:
     terms = frozenset(terms_of(text)) - {"user"}
-    all_words = [word for word in tokenize(text) if _WORD.match(word)]
-    weights = {word: _word_weights(word) for word in all_words}
+    pieces = sorted(set(word_pieces(text)))
+    older, newer, both = piece_weights()[:, pieces]
     return Statement(
-        words=frozenset(weights),
+        pieces=frozenset(pieces),
         terms=terms,
         numbers=frozenset(term for term in terms if term[0].isdigit()),
-        length=math.log1p(len(all_words)) - 2.0,
+        length=math.log1p(text.count(" ")) - 2.0,
         asks="?" in text or "？" in text,
-        as_older=sum(each.older for each in weights.values()),
-        as_newer=sum(each.newer for each in weights.values()),
-        in_both={word: each.both - each.older - each.newer for word, each in weights.items()},
+        as_older=float(older.sum()),
+        as_newer=float(newer.sum()),
+        in_both=dict(zip(pieces, (both - older - newer).tolist(), strict=True)),
     )
 
 
@@ -134,10 +132,16 @@ def compare(candidates: Sequence[Candidate], alike: Floats, question: Question, 
     if not pairs:
         return PairTable([], np.empty((0, len(PAIR_SIGNALS)), np.float32))
     pairs.sort()
-    asked = frozenset(query_terms(question.text))
+    question_terms = frozenset(query_terms(question.text))
     statements = [read_statement(each.record.content) for each in candidates]
-    own = _own_signals(candidates, statements, question, asked, ages, shown)
-    about = (question.asks_when or question.asks_count, question.of_the_present, question.personal, shown, len(asked))
+    own = _own_signals(candidates, statements, question, question_terms, ages, shown)
+    about = (
+        question.asks_when or question.asks_count,
+        question.of_the_present,
+        question.personal,
+        shown,
+        len(question_terms),
+    )
     others = alike - np.eye(len(candidates), dtype=np.float32) * _ITSELF
     nearest: list[float] = others.max(1).tolist()
     closer: list[list[int]] = (others[:MAX_OLDER, None, :] > others[:MAX_OLDER, :, None]).sum(2).tolist()
@@ -145,7 +149,7 @@ def compare(candidates: Sequence[Candidate], alike: Floats, question: Question, 
     for _, older, newer in pairs:
         value = near[older][newer]
         closeness = (value, closer[older][newer], nearest[older] - value, nearest[newer] - value)
-        shared = _shared_signals(statements[older], statements[newer], asked)
+        shared = _shared_signals(statements[older], statements[newer], question_terms)
         days = (ages[newer][0] - ages[older][0]) / _DAY_S
         when = (
             # Of the same moment: when they were said is not known.
@@ -157,13 +161,15 @@ def compare(candidates: Sequence[Candidate], alike: Floats, question: Question, 
 
 
 def _may_compete(older: MemoryRecord, newer: MemoryRecord) -> bool:
-    """Return False for summaries, for a turn and what was learned from it, and for what another speaker says.
+    """Return False for summaries, a turn and what was learned from it, other speakers and other projects.
 
     An assistant never replaces a user's words; a user may correct an assistant.
     """
     if older.category in _SUMMARIES or newer.category in _SUMMARIES:
         return False
     if newer.detail.get("role") == "assistant" or older.detail.get("name") != newer.detail.get("name"):
+        return False
+    if older.scope.project != newer.scope.project:
         return False
     return newer.id not in older.evidence and older.id not in newer.evidence
 
@@ -172,17 +178,17 @@ def _own_signals(
     candidates: Sequence[Candidate],
     statements: Sequence[Statement],
     question: Question,
-    asked: frozenset[str],
+    question_terms: frozenset[str],
     ages: Sequence[tuple[float, bool, int]],
     shown: int,
 ) -> list[tuple[float, ...]]:
     """Return the signals of each candidate in the order of OWN_SIGNALS."""
-    asked_in = [asked & each.terms for each in statements]
-    counts = Counter(term for terms in asked_in for term in terms)
+    question_terms_in = [question_terms & each.terms for each in statements]
+    counts = Counter(term for terms in question_terms_in for term in terms)
     # The question's term that fewest candidates have tells look-alikes apart.
     rare = min(sorted(counts), key=counts.__getitem__, default="")
     names = frozenset(term for name in question.names for term in terms_of(name))
-    share = 1 / max(len(asked), 1)
+    share = 1 / max(len(question_terms), 1)
     by_age = sorted(ages[:shown])
     rows: list[tuple[float, ...]] = []
     for at, (each, statement) in enumerate(zip(candidates, statements, strict=True)):
@@ -191,18 +197,18 @@ def _own_signals(
             (
                 logit(each.relevance), parts["coverage"], parts["meaning"], statement.length, statement.asks,
                 record.category is Category.TURN, record.detail.get("role") == "assistant", at,
-                len(asked_in[at]) * share, rare in statement.terms, len(names & statement.terms),
+                len(question_terms_in[at]) * share, rare in statement.terms, len(names & statement.terms),
                 len(statement.numbers), shown - bisect_right(by_age, ages[at]),
             )
         )  # fmt: skip
     return rows
 
 
-def _shared_signals(older: Statement, newer: Statement, asked: frozenset[str]) -> tuple[float, ...]:
-    """Return what the terms of two statements have in common, and what the words of the pair add."""
-    shared, words = older.terms & newer.terms, older.words & newer.words
-    odds = older.as_older + newer.as_newer + sum(map(older.in_both.__getitem__, words))
-    all_words = len(older.words) + len(newer.words) - len(words)
+def _shared_signals(older: Statement, newer: Statement, question_terms: frozenset[str]) -> tuple[float, ...]:
+    """Return what the terms of two statements have in common, and what the word pieces of the pair add."""
+    shared, pieces = older.terms & newer.terms, older.pieces & newer.pieces
+    odds = older.as_older + newer.as_newer + sum(map(older.in_both.__getitem__, pieces))
+    all_pieces = len(older.pieces) + len(newer.pieces) - len(pieces)
     count, old_count, new_count = len(shared), len(older.terms), len(newer.terms)
     return (
         count,
@@ -210,11 +216,11 @@ def _shared_signals(older: Statement, newer: Statement, asked: frozenset[str]) -
         count / max(old_count + new_count - count, 1),
         old_count - count,
         new_count - count,
-        len(shared & asked),
-        len(older.terms - shared - asked - older.numbers),
-        len(newer.terms - shared - asked - newer.numbers),
+        len(shared & question_terms),
+        len(older.terms - shared - question_terms - older.numbers),
+        len(newer.terms - shared - question_terms - newer.numbers),
         len(older.numbers & newer.numbers),
-        odds / math.sqrt(all_words or 1),
+        odds / math.sqrt(all_pieces or 1),
     )
 
 
@@ -226,21 +232,14 @@ def _is_next_turn(older: MemoryRecord, newer: MemoryRecord) -> bool:
     return isinstance(before, int) and isinstance(after, int) and 0 < after - before <= _NEXT_TURNS
 
 
-class WordWeights(NamedTuple):
-    """What a word adds where the older, the newer or both statements of a pair have it."""
-
-    older: float
-    newer: float
-    both: float
+@cache
+def piece_weights() -> Floats:
+    """Return what each piece of the vocabulary adds where the older, the newer or both of a pair have it."""
+    return np.ascontiguousarray((piece_vectors() @ newest_model().pieces).T)
 
 
-@at_hand(16_384)
-def _word_weights(word: str) -> WordWeights:
-    return WordWeights(*(word_vector(word) @ newest_model().words).tolist())
-
-
-def pair_words(older: Statement, newer: Statement) -> Floats:
-    """Return the mean vectors of a pair's words in each role: what training sees and `_shared_signals` adds up."""
-    roles = (older.words - newer.words, newer.words - older.words, older.words & newer.words)
-    sums = [sum((word_vector(word) for word in sorted(words)), np.zeros(DIMENSIONS, np.float32)) for words in roles]
-    return np.concatenate(sums) / np.float32(math.sqrt(len(older.words | newer.words) or 1))
+def pair_pieces(older: Statement, newer: Statement) -> Floats:
+    """Return the vectors of a pair's word pieces, added up for each role: what training sees."""
+    roles = (older.pieces - newer.pieces, newer.pieces - older.pieces, older.pieces & newer.pieces)
+    sums = [piece_vectors()[sorted(pieces)].sum(0) for pieces in roles]
+    return np.asarray(np.concatenate(sums) / math.sqrt(len(older.pieces | newer.pieces) or 1), np.float32)

@@ -164,8 +164,9 @@ def _of_one_thing(one: _Quote, other: _Quote) -> bool:
     a, b = one.hit.record, other.hit.record
     if a.key and (a.category, a.key) == (b.category, b.key):
         return True
-    if one.hit.score == other.hit.score and max(one, other, key=lambda each: each.said_at).hit.scores.get("newest"):
-        # Search moved the newer one up, to before the one it replaces.
+    older, newer = sorted((one, other), key=lambda each: each.said_at)
+    if one.hit.score == other.hit.score and older.hit.scores.get("replaced") and newer.hit.scores.get("newest"):
+        # Search put the newer one before the one it replaces.
         return True
     if a.detail.get("role", "user") != b.detail.get("role", "user"):
         return False

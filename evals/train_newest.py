@@ -2,7 +2,7 @@
 
     python -m evals.train_newest truth=truth_dev.json longmemeval=longmemeval_dev.json
 
-The weights of word pieces come first, from labelled pairs of texts. Then every case is remembered and its question
+The weights of words come first, from labelled pairs of texts. Then every case is remembered and its question
 searched (`evals/newest_cases.py`), and a small network learns from the signals of the pairs of candidates. It prints
 figures for cases that were kept aside (five folds, whole cases), and writes the weights trained on all. Needs
 scikit-learn.
@@ -44,11 +44,11 @@ from recollect.read.newest_model import MAX_DEVIATIONS, MODEL_FILE, NewestModel,
 from recollect.read.prefer_newest import MIN_ODDS, place_newer_first
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, PIECE_ODDS, compare, pair_pieces, read_statement
+from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_words, read_statement
 
 FOLDS = 5
-# How much word pieces count beside the named signals while their weights are fitted.
-PIECE_SCALE = 3.0
+# How much words count beside the named signals while their weights are fitted.
+WORD_SCALE = 3.0
 # A case of several texts counts as this many labelled pairs.
 PAIRS_OF_A_CASE = 6.0
 HIDDEN, EPOCHS, NETWORKS, DECAY = 32, 25, 5, 0.2
@@ -64,7 +64,7 @@ def fold_of(name: str) -> int:
     return crc32(name.encode()) % FOLDS
 
 
-# ------------------------------------------------------------ weights of word pieces, from labelled pairs of texts
+# ------------------------------------------------------------ weights of words, from labelled pairs of texts
 @dataclass(frozen=True, slots=True)
 class TextPair:
     """Two texts and whether the newer replaces the older."""
@@ -108,37 +108,37 @@ def _pairs_of_changes(case: Mapping[str, Any]) -> Iterator[TextPair]:
         yield from (TextPair(case["id"], old[2], new[2], False) for old in one for new in other if old[0] <= new[0])
 
 
-def piece_table(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Return the word pieces of pairs, a row a pair."""
-    return np.array([pair_pieces(read_statement(older), read_statement(newer)) for older, newer in pairs])
+def word_table(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    """Return the words of pairs, a row a pair."""
+    return np.array([pair_words(read_statement(older), read_statement(newer)) for older, newer in pairs])
 
 
-class PieceWeights:
-    """Weights of word pieces, fitted without some folds."""
+class WordWeights:
+    """Weights of words, fitted without some folds."""
 
     def __init__(self, pairs: Sequence[TextPair]) -> None:
         counts = Counter(each.case for each in pairs)
         texts = [(each.older, each.newer) for each in pairs]
-        self._inputs = np.hstack([piece_table(texts) * PIECE_SCALE, _text_signals(texts)])
+        self._inputs = np.hstack([word_table(texts) * WORD_SCALE, _text_signals(texts)])
         self._labels = np.array([each.replaces for each in pairs])
         self._weights = np.array([min(PAIRS_OF_A_CASE / counts[each.case], 1.0) for each in pairs])
         self._folds = np.array([fold_of(each.case) for each in pairs])
         self._known: dict[frozenset[int], np.ndarray] = {}
 
     def without(self, *folds: int) -> np.ndarray:
-        """Return the weights of word pieces in each role, fitted on the other folds."""
+        """Return the weights of words in each role, fitted on the other folds."""
         left_out = frozenset(folds)
         if left_out not in self._known:
             use = ~np.isin(self._folds, list(left_out))
             model = LogisticRegression(C=1.0, max_iter=3_000).fit(
                 self._inputs[use], self._labels[use], sample_weight=self._weights[use]
             )
-            self._known[left_out] = PIECE_SCALE * model.coef_[0][: 3 * DIMENSIONS]
+            self._known[left_out] = WORD_SCALE * model.coef_[0][: 3 * DIMENSIONS]
         return self._known[left_out]
 
 
 def _text_signals(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Return signals beside the words, so that the word pieces need not stand in for them."""
+    """Return signals beside the words, so that the words need not stand in for them."""
     embedder = StaticEmbedder()
     older, newer = (asyncio.run(embedder.embed([pair[end] for pair in pairs])) for end in (0, 1))
     alike = BUNDLED.scaled((older * newer).sum(1))
@@ -158,8 +158,8 @@ def _text_signals(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
 class Trainer:
     """The pairs of candidates of all cases."""
 
-    def __init__(self, cases: Sequence[Searched], pieces: PieceWeights) -> None:
-        self.cases, self._pieces = cases, pieces
+    def __init__(self, cases: Sequence[Searched], words: WordWeights) -> None:
+        self.cases, self._words = cases, words
         tables = [
             compare(
                 each.candidates,
@@ -183,7 +183,7 @@ class Trainer:
             np.array([weight for _, weight in known]),
         )
         self._folds = np.repeat([fold_of(each.name) for each in cases], [len(places) for places in self.places])
-        self._table = piece_table(
+        self._table = word_table(
             [
                 (each.candidates[older].record.content, each.candidates[newer].record.content)
                 for each, places in zip(cases, self.places, strict=True)
@@ -191,15 +191,15 @@ class Trainer:
             ]
         )
 
-    def _with_pieces(self, left_out: Sequence[int]) -> np.ndarray:
-        """Return the signals, with weights of pieces that saw neither the pair's fold nor those left out."""
+    def _with_words(self, left_out: Sequence[int]) -> np.ndarray:
+        """Return the signals, with weights of words that saw neither the pair's fold nor those left out."""
         signals = self._signals.copy()
         for fold in range(FOLDS):
             own = self._folds == fold
-            signals[own, PIECE_ODDS] = self._table[own] @ self._pieces.without(fold, *left_out)
+            signals[own, WORD_ODDS] = self._table[own] @ self._words.without(fold, *left_out)
         return signals
 
-    def _fit(self, signals: np.ndarray, use: np.ndarray, pieces: np.ndarray) -> NewestModel:
+    def _fit(self, signals: np.ndarray, use: np.ndarray, words: np.ndarray) -> NewestModel:
         use = use & (self.labels >= 0)
         mean, deviation = signals[use].mean(0), signals[use].std(0) + 1e-6
         inputs = np.clip((signals[use] - mean) / deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
@@ -211,7 +211,7 @@ class Trainer:
         ]
         # The mean of several networks is one network with all their hidden units.
         return NewestModel(
-            pieces=pieces.reshape(3, DIMENSIONS).T,
+            words=words.reshape(3, DIMENSIONS).T,
             mean=mean,
             deviation=deviation,
             hidden=np.concatenate([each.coefs_[0] for each in networks], axis=1),
@@ -224,13 +224,13 @@ class Trainer:
         """Return the odds of each pair by a model fitted without its case."""
         odds = np.zeros(len(self.labels))
         for fold in range(FOLDS):
-            own, signals = self._folds == fold, self._with_pieces([fold])
+            own, signals = self._folds == fold, self._with_words([fold])
             odds[own] = self._fit(signals, ~own, np.zeros(3 * DIMENSIONS)).odds(signals[own])
         return odds
 
     def fit(self) -> NewestModel:
         """Return the model fitted on everything."""
-        return self._fit(self._with_pieces([]), np.ones(len(self.labels), bool), self._pieces.without())
+        return self._fit(self._with_words([]), np.ones(len(self.labels), bool), self._words.without())
 
 
 def report(trainer: Trainer, odds: np.ndarray) -> None:
@@ -278,13 +278,13 @@ def ensure_model() -> None:
     count = len(PAIR_SIGNALS)
     blank = {"mean": np.zeros(count), "deviation": np.ones(count), "hidden": np.zeros((count, 1))}
     ends = {"hidden_bias": np.zeros(1), "output": np.zeros(1), "output_bias": np.float32(-10)}
-    save_newest_model(MODEL_FILE, NewestModel(pieces=np.zeros((DIMENSIONS, 3)), **blank, **ends))
+    save_newest_model(MODEL_FILE, NewestModel(words=np.zeros((DIMENSIONS, 3)), **blank, **ends))
 
 
 def train(truth: Mapping[str, Any], longmemeval: Path) -> None:
     """Search, fit, report, write."""
     ensure_model()
-    trainer = Trainer(asyncio.run(search_all(truth, longmemeval)), PieceWeights(list(text_pairs(truth))))
+    trainer = Trainer(asyncio.run(search_all(truth, longmemeval)), WordWeights(list(text_pairs(truth))))
     report(trainer, trainer.held_out())
     save_newest_model(MODEL_FILE, trainer.fit())
 

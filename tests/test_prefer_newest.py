@@ -21,7 +21,7 @@ from recollect.read.newest_model import MODEL_FILE, newest_model
 from recollect.read.prefer_newest import place_newer_first, prefer_newest
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, PIECE_ODDS, compare, pair_pieces, read_statement
+from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_words, read_statement
 from recollect.settings import Settings
 from recollect.testing.suite_samples import memory as record
 
@@ -177,11 +177,11 @@ def test_the_model_weighs_every_signal() -> None:
     assert MODEL_FILE.stat().st_size < 50_000
 
 
-def test_training_counts_the_word_pieces_that_search_adds_up() -> None:
+def test_training_counts_the_words_that_search_adds_up() -> None:
     first, second = (statement(text, week=at) for at, text in enumerate((OLD, NEW)))
     table = compare([first, second], np.ones((2, 2), np.float32), look_at(QUESTION), shown=2)
-    odds = pair_pieces(read_statement(OLD), read_statement(NEW)) @ newest_model().pieces.T.ravel()
-    assert table.signals[0, PIECE_ODDS] == pytest.approx(odds, abs=1e-4)
+    odds = pair_words(read_statement(OLD), read_statement(NEW)) @ newest_model().words.T.ravel()
+    assert table.signals[0, WORD_ODDS] == pytest.approx(odds, abs=1e-4)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The trained model that says how likely a newer statement replaces an older one, from the signals of the pair.
 
-A small network over the signals; one of them is the sum of trained weights of the pair's word pieces. The file is
-made by `evals/train_newest.py`.
+A small network over the signals; one of them is the sum of trained weights of the pair's words. The file is made
+by `evals/train_newest.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MAX_DEVIATIONS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class NewestModel:
-    """Weights of word pieces in three roles, and a network with one hidden layer over standardised signals."""
+    """Weights of word vectors in three roles, and a network with one hidden layer over standardised signals."""
 
-    pieces: Floats
+    words: Floats
     mean: Floats
     deviation: Floats
     hidden: Floats

@@ -38,7 +38,7 @@ _RERANKED_MARGIN = 0.05
 # Beside the first candidates those are looked at that are this alike to one of the best, on the scale of `Ruler`: so
 # many of each of so many, out of so many of the pool.
 _LATER_ALIKE = 0.8
-_LATER_OF_FIRST, _LATER_OF_EACH, _LATER_OUT_OF = 3, 2, 200
+_LATER_OF_FIRST, _LATER_OF_EACH, _LATER_OUT_OF = 2, 2, 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Signals of two statements, of which the newer may replace the older: same subject and attribute, another value.
 
-Signals are those of each candidate, of the question, and of what two candidates share; its word pieces are
+Signals are those of each candidate, of the question, and of what two candidates share; the words of a pair are
 weighed by whether the older, the newer or both have them.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ import numpy as np
 from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.at_hand import at_hand
 from recollect.model.memory import Category, MemoryRecord
-from recollect.models.static_embedder import piece_vectors, word_pieces
+from recollect.models.linear_text import tokenize
+from recollect.models.static_embedder import DIMENSIONS, piece_vectors, word_pieces
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import logit
 from recollect.read.newest_model import newest_model
@@ -39,13 +40,13 @@ QUESTION_SIGNALS = ("asks_value", "of_the_present", "personal", "shown", "asked_
 SHARED_SIGNALS = (
     "alike", "closer", "older_alike", "newer_alike", "days", "next_turn", "shared", "shared_of_shorter",
     "shared_of_all", "older_only", "newer_only", "asked_in_both", "older_words", "newer_words", "numbers_in_both",
-    "pieces",
+    "words",
 )  # fmt: skip
 PAIR_SIGNALS = (
     *(f"older_{name}" for name in OWN_SIGNALS), *(f"newer_{name}" for name in OWN_SIGNALS),
     *QUESTION_SIGNALS, *SHARED_SIGNALS,
 )  # fmt: skip
-PIECE_ODDS = PAIR_SIGNALS.index("pieces")
+WORD_ODDS = PAIR_SIGNALS.index("words")
 
 MAX_CHARS = 400
 # On the scale of `Ruler`: texts less alike than this are about different things.
@@ -61,17 +62,16 @@ _SUMMARIES = frozenset({Category.EPISODE, Category.SUMMARY})
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One text as pairs are compared: its word pieces and search terms, which are numbers, and whether it asks."""
+    """One text as pairs are compared: its words and search terms, which are numbers, and whether it asks."""
 
-    pieces: frozenset[int]
+    words: frozenset[str]
     terms: frozenset[str]
     numbers: frozenset[str]
     length: float
     asks: bool
-    # What its pieces add as the older and as the newer of a pair; and by piece, what changes where both have it.
+    # What its words add as the older and as the newer of a pair.
     as_older: float
     as_newer: float
-    in_both: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +83,27 @@ class PairTable:
 
 
 def read_statement(text: str) -> Statement:
-    """Return the word pieces and terms of the first part of a text."""
+    """Return the words and terms of the first part of a text."""
     return _read_statement(text[:MAX_CHARS])
 
 
 @at_hand(4_096)
 def _read_statement(text: str) -> Statement:
     terms = frozenset(terms_of(text)) - {"user"}
-    pieces = sorted(set(word_pieces(text)))
-    older, newer, both = piece_weights()[:, pieces]
+    words = frozenset(word for word in tokenize(text) if word[0].isalnum())
+    as_older = as_newer = 0.0
+    for word in words:
+        older, newer, _ = _word_weights(word)
+        as_older += older
+        as_newer += newer
     return Statement(
-        pieces=frozenset(pieces),
+        words=words,
         terms=terms,
         numbers=frozenset(term for term in terms if term[0].isdigit()),
         length=math.log1p(text.count(" ")) - 2.0,
         asks="?" in text or "？" in text,
-        as_older=float(older.sum()),
-        as_newer=float(newer.sum()),
-        in_both=dict(zip(pieces, (both - older - newer).tolist(), strict=True)),
+        as_older=as_older,
+        as_newer=as_newer,
     )
 
 
@@ -205,10 +208,13 @@ def _own_signals(
 
 
 def _shared_signals(older: Statement, newer: Statement, question_terms: frozenset[str]) -> tuple[float, ...]:
-    """Return what the terms of two statements have in common, and what the word pieces of the pair add."""
-    shared, pieces = older.terms & newer.terms, older.pieces & newer.pieces
-    odds = older.as_older + newer.as_newer + sum(map(older.in_both.__getitem__, pieces))
-    all_pieces = len(older.pieces) + len(newer.pieces) - len(pieces)
+    """Return what the terms of two statements have in common, and what the words of the pair add."""
+    shared, words = older.terms & newer.terms, older.words & newer.words
+    odds = older.as_older + newer.as_newer
+    for word in words:
+        as_older, as_newer, in_both = _word_weights(word)
+        odds += in_both - as_older - as_newer
+    all_words = len(older.words) + len(newer.words) - len(words)
     count, old_count, new_count = len(shared), len(older.terms), len(newer.terms)
     return (
         count,
@@ -220,7 +226,7 @@ def _shared_signals(older: Statement, newer: Statement, question_terms: frozense
         len(older.terms - shared - question_terms - older.numbers),
         len(newer.terms - shared - question_terms - newer.numbers),
         len(older.numbers & newer.numbers),
-        odds / math.sqrt(all_pieces or 1),
+        odds / math.sqrt(all_words or 1),
     )
 
 
@@ -232,14 +238,26 @@ def _is_next_turn(older: MemoryRecord, newer: MemoryRecord) -> bool:
     return isinstance(before, int) and isinstance(after, int) and 0 < after - before <= _NEXT_TURNS
 
 
+@at_hand(16_384)
+def _word_weights(word: str) -> tuple[float, float, float]:
+    """Return what a word adds where the older, the newer or both statements of a pair have it."""
+    older, newer, both = _piece_weights()[word_pieces(word)].mean(0).tolist()
+    return older, newer, both
+
+
 @cache
-def piece_weights() -> Floats:
-    """Return what each piece of the vocabulary adds where the older, the newer or both of a pair have it."""
-    return np.ascontiguousarray((piece_vectors() @ newest_model().pieces).T)
+def _piece_weights() -> Floats:
+    """Return the three weights of each word piece of the vocabulary."""
+    return np.asarray(piece_vectors() @ newest_model().words, np.float32)
 
 
-def pair_pieces(older: Statement, newer: Statement) -> Floats:
-    """Return the vectors of a pair's word pieces, added up for each role: what training sees."""
-    roles = (older.pieces - newer.pieces, newer.pieces - older.pieces, older.pieces & newer.pieces)
-    sums = [piece_vectors()[sorted(pieces)].sum(0) for pieces in roles]
-    return np.asarray(np.concatenate(sums) / math.sqrt(len(older.pieces | newer.pieces) or 1), np.float32)
+@at_hand(16_384)
+def _word_vector(word: str) -> Floats:
+    return np.asarray(piece_vectors()[word_pieces(word)].mean(0))
+
+
+def pair_words(older: Statement, newer: Statement) -> Floats:
+    """Return the vectors of a pair's words, added up for each role: what training sees."""
+    roles = (older.words - newer.words, newer.words - older.words, older.words & newer.words)
+    sums = [sum(map(_word_vector, sorted(words)), np.zeros(DIMENSIONS, np.float32)) for words in roles]
+    return np.asarray(np.concatenate(sums) / math.sqrt(len(older.words | newer.words) or 1), np.float32)

@@ -35,10 +35,10 @@ MAX_CANDIDATES = 10
 MIN_ODDS = 0.4
 # A reranker has read the question with each statement: only pairs it finds this close are reordered.
 _RERANKED_MARGIN = 0.05
-# Beside the first candidates those are looked at that are this alike to one of the best, on the scale of `Ruler`: so
-# many of each of so many, out of so many of the pool.
+# Beside the first candidates those are looked at that are this alike to the best one, on the scale of `Ruler`: so
+# many, out of so many of the pool.
 _LATER_ALIKE = 0.8
-_LATER_OF_FIRST, _LATER_OF_EACH, _LATER_OUT_OF = 2, 2, 60
+_MAX_LATER, _LATER_OUT_OF = 2, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +51,24 @@ class _Replacement:
 
 
 async def later_places(found: Gathered, relevance: Floats, *, min_relevance: float, limit: int) -> list[int]:
-    """Return the places in the pool of candidates that may replace one of the best without being among the first.
+    """Return the places in the pool of candidates that may replace the best one without being among the first.
 
-    They came later, and are alike to one of the best rather than to the question.
+    They came later, and are alike to the best one rather than to the question.
     """
     pool, order = found.pool, np.argsort(-relevance, kind="stable")
-    best = order[:_LATER_OF_FIRST][relevance[order[:_LATER_OF_FIRST]] >= min_relevance]
     shown = min(limit, MAX_CANDIDATES, int((relevance >= min_relevance).sum()))
     others = order[shown : shown + _LATER_OUT_OF]
-    others = others[pool.known[others]]
-    if not len(best) or not len(others):
+    if not shown or not len(others):
         return []
-    vectors = await found.view.vectors(pool.rows[np.concatenate((best, others))])
-    alike = found.outlook.ruler.scaled(vectors[: len(best)] @ vectors[len(best) :].T)
+    best, at_s, rows = order[0], pool.traits.at_s, pool.rows
     # What happens later need not be said later: only what comes first by both is left out.
-    at_s, rows = pool.traits.at_s, pool.rows
-    is_earlier = (at_s[others] <= at_s[best][:, None]) & (rows[others] <= rows[best][:, None])
-    alike[is_earlier] = -np.inf
-    nearest = np.argsort(-alike, axis=1, kind="stable")[:, :_LATER_OF_EACH]
-    near_ones = zip(alike, nearest, strict=True)
-    return sorted({int(others[at]) for row, near in near_ones for at in near if row[at] >= _LATER_ALIKE})
+    others = others[pool.known[others] & ((at_s[others] > at_s[best]) | (rows[others] > rows[best]))]
+    if not len(others):
+        return []
+    [vector] = await found.view.vectors(rows[best : best + 1])
+    alike = found.outlook.ruler.scaled(await found.view.similarity(vector, rows[others]))
+    nearest = np.argsort(-alike, kind="stable")[:_MAX_LATER]
+    return sorted(int(others[at]) for at in nearest if alike[at] >= _LATER_ALIKE)
 
 
 def prefer_newest(

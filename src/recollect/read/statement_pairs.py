@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -51,8 +51,8 @@ WORD_ODDS = PAIR_SIGNALS.index("words")
 MAX_CHARS = 400
 # On the scale of `Ruler`: texts less alike than this are about different things.
 MIN_ALIKE = 0.6
-# Only what stands among the first hits is worth replacing.
-MAX_OLDER = 4
+# Only what stands among the first hits is worth replacing; later statements are looked for to replace the very first.
+MAX_OLDER, MAX_OLDER_OF_LATER = 2, 1
 _NEXT_TURNS = 2
 # More than any two texts are alike.
 _ITSELF = 1_000
@@ -128,7 +128,7 @@ def compare(candidates: Sequence[Candidate], alike: Floats, question: Question, 
     pairs = [
         (ages[newer], older, newer)
         for older in range(min(shown, MAX_OLDER))
-        for newer in range(older + 1, len(candidates))
+        for newer in range(older + 1, len(candidates) if older < MAX_OLDER_OF_LATER else shown)
         if near[older][newer] >= MIN_ALIKE and ages[older] < ages[newer]
         if _may_compete(candidates[older].record, candidates[newer].record)
     ]
@@ -136,7 +136,8 @@ def compare(candidates: Sequence[Candidate], alike: Floats, question: Question, 
         return PairTable([], np.empty((0, len(PAIR_SIGNALS)), np.float32))
     pairs.sort()
     question_terms = frozenset(query_terms(question.text))
-    statements = [read_statement(each.record.content) for each in candidates]
+    in_pairs = sorted({at for _, *pair in pairs for at in pair})
+    statements = {at: read_statement(candidates[at].record.content) for at in in_pairs}
     own = _own_signals(candidates, statements, question, question_terms, ages, shown)
     about = (
         question.asks_when or question.asks_count,
@@ -179,30 +180,29 @@ def _may_compete(older: MemoryRecord, newer: MemoryRecord) -> bool:
 
 def _own_signals(
     candidates: Sequence[Candidate],
-    statements: Sequence[Statement],
+    statements: Mapping[int, Statement],
     question: Question,
     question_terms: frozenset[str],
     ages: Sequence[tuple[float, bool, int]],
     shown: int,
-) -> list[tuple[float, ...]]:
-    """Return the signals of each candidate in the order of OWN_SIGNALS."""
-    question_terms_in = [question_terms & each.terms for each in statements]
-    counts = Counter(term for terms in question_terms_in for term in terms)
+) -> dict[int, tuple[float, ...]]:
+    """Return the signals of each candidate that is in a pair, by its place, in the order of OWN_SIGNALS."""
+    question_terms_in = {at: question_terms & each.terms for at, each in statements.items()}
+    counts = Counter(term for terms in question_terms_in.values() for term in terms)
     # The question's term that fewest candidates have tells look-alikes apart.
     rare = min(sorted(counts), key=counts.__getitem__, default="")
     names = frozenset(term for name in question.names for term in terms_of(name))
     share = 1 / max(len(question_terms), 1)
     by_age = sorted(ages[:shown])
-    rows: list[tuple[float, ...]] = []
-    for at, (each, statement) in enumerate(zip(candidates, statements, strict=True)):
+    rows: dict[int, tuple[float, ...]] = {}
+    for at, statement in statements.items():
+        each = candidates[at]
         parts, record = each.parts, each.record
-        rows.append(
-            (
-                logit(each.relevance), parts["coverage"], parts["meaning"], statement.length, statement.asks,
-                record.category is Category.TURN, record.detail.get("role") == "assistant", at,
-                len(question_terms_in[at]) * share, rare in statement.terms, len(names & statement.terms),
-                len(statement.numbers), shown - bisect_right(by_age, ages[at]),
-            )
+        rows[at] = (
+            logit(each.relevance), parts["coverage"], parts["meaning"], statement.length, statement.asks,
+            record.category is Category.TURN, record.detail.get("role") == "assistant", at,
+            len(question_terms_in[at]) * share, rare in statement.terms, len(names & statement.terms),
+            len(statement.numbers), shown - bisect_right(by_age, ages[at]),
         )  # fmt: skip
     return rows
 

@@ -99,12 +99,11 @@ def acknowledge_too_soon() -> None:
 async def die_while_taking(address: str, step: Step, point: int, kind: str) -> None:
     """Take a step and be killed before its n-th statement or file call; live to the end if it has fewer."""
     countdown = Countdown(point)
-    vfs = None
-    if kind == "file call":
-        vfs = SimulatedDisk(seed=0, on_call=lambda call, name: countdown.tick()).vfs
-    else:
+    # SQLite knows the disk only as long as something here refers to it.
+    disk = SimulatedDisk(seed=0, on_call=lambda call, name: countdown.tick()) if kind == "file call" else None
+    if disk is None:
         watch_statements(address, countdown)
-    ledger = await open_store(address, vfs=vfs)
+    ledger = await open_store(address, vfs=disk.vfs if disk else None)
     countdown.runs = True
     await take(ledger, step)
     os._exit(0)

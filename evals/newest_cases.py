@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from recollect.evaluation.subject import USER, as_message
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.models.static_embedder import DIMENSIONS, piece_vectors, word_pieces
 from recollect.read.candidate import Candidate
 from recollect.read.current import replace_stale_turns
 from recollect.read.fetch import Closer, fetch
@@ -35,6 +37,7 @@ from recollect.read.question import look_at
 from recollect.read.rank import rank
 from recollect.read.select import above
 from recollect.read.signals import signals
+from recollect.read.statement_pairs import Statement
 from recollect.settings import Settings
 
 DATA = Path(__file__).parent / "data"
@@ -325,6 +328,24 @@ async def search_longmemeval(path: Path, home: Path) -> list[Searched]:
                 case = Case(question.id, "longmemeval, updates" if is_update else "longmemeval", question.text, ())
                 searched.append(await _search(memory, USER, case, _role_of(case, roles)))
     return searched
+
+
+@cache
+def word_vector(word: str) -> np.ndarray:
+    """Return the mean vector of a word's pieces."""
+    return np.asarray(_vectors()[word_pieces(word)].mean(0))
+
+
+@cache
+def _vectors() -> np.ndarray:
+    return piece_vectors()
+
+
+def pair_words(older: Statement, newer: Statement) -> np.ndarray:
+    """Return the vectors of a pair's words, added up for each role; search adds up their weights."""
+    roles = (older.words - newer.words, newer.words - older.words, older.words & newer.words)
+    sums = [sum(map(word_vector, sorted(words)), np.zeros(DIMENSIONS, np.float32)) for words in roles]
+    return np.asarray(np.concatenate(sums) / np.sqrt(len(older.words | newer.words) or 1), np.float32)
 
 
 def filler_messages(path: Path) -> list[str]:

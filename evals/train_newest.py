@@ -32,6 +32,7 @@ from evals.newest_cases import (
     change_cases,
     filler_messages,
     pair_cases,
+    pair_words,
     read_rows,
     search_cases,
     search_conversations,
@@ -44,7 +45,7 @@ from recollect.read.newest_model import MAX_DEVIATIONS, MODEL_FILE, NewestModel,
 from recollect.read.prefer_newest import MIN_ODDS, place_newer_first
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_words, read_statement
+from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, read_statement
 
 FOLDS = 5
 # How much words count beside the named signals while their weights are fitted.

@@ -12,6 +12,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from evals.newest_cases import pair_words
 from recollect import Memory
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
@@ -21,7 +22,7 @@ from recollect.read.newest_model import MODEL_FILE, newest_model
 from recollect.read.prefer_newest import place_newer_first, prefer_newest
 from recollect.read.question import look_at
 from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, pair_words, read_statement
+from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, read_statement
 from recollect.settings import Settings
 from recollect.testing.suite_samples import memory as record
 

@@ -106,9 +106,8 @@ def word_pieces(text: str) -> list[int]:
     return pieces
 
 
-@cache
 def piece_vectors() -> NDArray[np.float32]:
-    """A vector of length one for each piece of the bundled table's vocabulary."""
+    """A vector of length one for each piece of the bundled table's vocabulary: 30 MB, so keep what you make of it."""
     import numpy as np
 
     vectors = _load(BUNDLED_TABLE).vectors.astype(np.float32)

@@ -135,9 +135,9 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     clock.mark("fuse")
     moment = asked.as_of or now()
     is_over = any(each.end is not None and each.end <= moment for each in asked.periods)
-    of_now = not is_over and asked.as_of is None and not question.of_the_past
+    is_about_now = not is_over and asked.as_of is None and not question.of_the_past
     closer = _closer(asked, taste, second_look=finders.reranker is not None)
-    if of_now and finders.reranker is None:
+    if is_about_now and finders.reranker is None:
         also = await later_places(found, relevance, min_relevance=asked.min_score, limit=asked.limit)
         closer = replace(closer, also=also)
     read, left = await fetch(scope, found, wanted, relevance, closer, ledger=finders.ledger)
@@ -161,7 +161,7 @@ async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) ->
     weights = replace(taste.weights, recency=0.0) if asked.periods else taste.weights
     ranked = rank(read, weights, now=moment)
     good = above(ranked, asked.min_score)
-    if of_now:
+    if is_about_now:
         first = good[: min(asked.limit, MAX_CANDIDATES)]
         in_first = {each.row for each in first}
         later = [each for each in ranked if each.at in closer.also and each.row not in in_first]

@@ -20,7 +20,7 @@ from recollect.ledger.terms import query_terms, terms_of
 from recollect.model.at_hand import at_hand
 from recollect.model.memory import Category, MemoryRecord
 from recollect.models.linear_text import tokenize
-from recollect.models.static_embedder import DIMENSIONS, piece_vectors, word_pieces
+from recollect.models.static_embedder import piece_vectors, word_pieces
 from recollect.read.candidate import Candidate
 from recollect.read.fuse import logit
 from recollect.read.newest_model import newest_model
@@ -249,15 +249,3 @@ def _word_weights(word: str) -> tuple[float, float, float]:
 def _piece_weights() -> Floats:
     """Return the three weights of each word piece of the vocabulary."""
     return np.asarray(piece_vectors() @ newest_model().words, np.float32)
-
-
-@at_hand(16_384)
-def _word_vector(word: str) -> Floats:
-    return np.asarray(piece_vectors()[word_pieces(word)].mean(0))
-
-
-def pair_words(older: Statement, newer: Statement) -> Floats:
-    """Return the vectors of a pair's words, added up for each role: what training sees."""
-    roles = (older.words - newer.words, newer.words - older.words, older.words & newer.words)
-    sums = [sum(map(_word_vector, sorted(words)), np.zeros(DIMENSIONS, np.float32)) for words in roles]
-    return np.asarray(np.concatenate(sums) / math.sqrt(len(older.words | newer.words) or 1), np.float32)
